@@ -108,27 +108,29 @@ def run_batch(
 
     No row will come any more: every window is complete, and only rows without a time are late.
 
-    inputs: DataFrames (Arrow tables in process) by source name, in place of those sources; the others are read to the
-    end that they have when the run begins: a source that bounds its timesteps itself is asked until it has nothing new.
-    Nothing is written to the dataflow's sinks: their rows are in the result. directory: for the
-    run's own files, which lie in one of their own in it, on
-    a file system that all executors see (default: a temporary one). Raises DataflowError for a source that never ends,
-    SourceError for a Python data source that does not seem to.
+    Nothing is written to the dataflow's sinks: their rows are in the result.
+
+    Args:
+        flows: one or several ends, as for a job.
+        inputs: DataFrames (Arrow tables in process) by source name, in place of those sources. The others are read to
+            the end that they have when the run begins: a source that bounds its timesteps itself is asked until it
+            has nothing new.
+        settings: as for a job.
+        spark: the session; None = that of the dataflow's sources.
+        directory: where the run makes a directory for its own files, on a file system that all executors see; None =
+            a temporary one.
+        in_process: run without Spark.
+
+    Raises:
+        DataflowError: a source never ends.
+        SourceError: a Python data source does not seem to end.
+        UnknownOperatorError: `inputs` names a source that does not exist.
     """
     ends = [flows] if isinstance(flows, Flow | Stream) else list(flows)
     dataflow = dataflow_of(*ends)
-    given = dict(inputs or {})
-    unknown = set(given) - {n.name for n in dataflow.nodes if isinstance(n, Source)}
-    if unknown:
-        msg = f"there is no source {sorted(unknown)}; sources are named with name="
-        raise UnknownOperatorError(msg)
     outputs: dict[str, Any] = {}
-    rebuilt = _Rebuild(given, outputs)
     session = spark if spark is not None else one_session(*ends)
-    finite: list[Flow | Stream] = []
-    for node in map(rebuilt.node, _ends(dataflow)):
-        made = Flow if isinstance(node, Sink) else Stream
-        finite.append(made(node=node, session=session))
+    finite = _finite(dataflow, dict(inputs or {}), outputs, session)
     place = _place(directory)
     job = Job(
         "batch",
@@ -147,6 +149,22 @@ def run_batch(
         shutil.rmtree(place, ignore_errors=True)
         raise
     return BatchResult(running, outputs, place)
+
+
+def _finite(
+    dataflow: Dataflow, given: dict[str, Any], outputs: dict[str, Any], session: Any | None
+) -> list[Flow | Stream]:
+    """The ends of the same dataflow over finished input; its sinks put their rows into `outputs`."""
+    unknown = set(given) - {n.name for n in dataflow.nodes if isinstance(n, Source)}
+    if unknown:
+        msg = f"there is no source {sorted(unknown)}; sources are named with name="
+        raise UnknownOperatorError(msg)
+    rebuilt = _Rebuild(given, outputs)
+    ends: list[Flow | Stream] = []
+    for node in map(rebuilt.node, _ends(dataflow)):
+        made = Flow if isinstance(node, Sink) else Stream
+        ends.append(made(node=node, session=session))
+    return ends
 
 
 def _place(directory: str | None) -> Path:
