@@ -52,7 +52,7 @@ def unseal(data: bytes | memoryview, *, name: str, newest: int) -> dict[str, Any
             " restore this file from a copy of the state directory, or start from an empty one"
         )
         raise DamagedStateError(msg)
-    record: dict[str, Any] = json.loads(body)
+    record: dict[str, Any] = json.loads(body.decode())
     if record["format"] > newest:
         msg = (
             f"{name} has format {record['format']}; this version of Rechannel reads up to {newest}."

@@ -129,7 +129,7 @@ class TaskReport:
     @classmethod
     def from_bytes(cls, data: bytes) -> TaskReport:
         """Invert `to_bytes`."""
-        return decode(cls, json.loads(data))
+        return decode(cls, json.loads(data.decode()))
 
     def blob(self) -> bytes:
         """Write the report as a blob that travels among the data."""

@@ -83,12 +83,12 @@ def footer_start(parts: Sequence[memoryview]) -> int:
 
 
 def cut(parts: Sequence[memoryview], at: int) -> tuple[list[memoryview], list[memoryview]]:
-    """Cut a sequence of pieces at a byte, without copying."""
-    left: list[memoryview] = []
-    right: list[memoryview] = []
-    for part in parts:
-        here = min(max(at, 0), len(part))
-        left += [part[:here]] if here else []
-        right += [part[here:]] if here < len(part) else []
-        at -= here
-    return left, right
+    """Cut a sequence of pieces at a byte, without copying. No piece is empty."""
+    at = max(at, 0)
+    pieces = [*filter(len, parts)]
+    for number, piece in enumerate(pieces):
+        if at < len(piece):
+            left = [*pieces[:number], piece[:at]] if at else pieces[:number]
+            return left, [piece[at:], *pieces[number + 1 :]]
+        at -= len(piece)
+    return pieces, []

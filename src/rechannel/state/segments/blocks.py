@@ -248,6 +248,10 @@ def _block_sums(parts: Sequence[memoryview], size: int) -> npt.NDArray[np.uint64
     hasher, filled = xxhash.xxh3_64(), 0
     for part in parts:
         at = 0
+        if filled + len(part) < size:  # most pieces are small
+            hasher.update(part)
+            filled += len(part)
+            continue
         while at < len(part):
             taken = min(size - filled, len(part) - at)
             hasher.update(part[at : at + taken])

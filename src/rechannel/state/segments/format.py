@@ -56,7 +56,7 @@ def batch_of(
 
 def facts_of(schema: pa.Schema) -> dict[str, Any]:
     """Return what the writer recorded about itself and the columns."""
-    facts: dict[str, Any] = json.loads(schema.metadata[_METADATA])
+    facts: dict[str, Any] = json.loads(schema.metadata[_METADATA].decode())
     return facts
 
 
