@@ -59,7 +59,7 @@ class Store(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class FileFacts:
     """What a store knows about a file without reading it."""
 
     size: int
@@ -74,7 +74,7 @@ class Facts:
 class Backing(Store, Protocol):
     """A store that other hosts can read in parts."""
 
-    def facts(self, key: str) -> Facts:
+    def facts(self, key: str) -> FileFacts:
         """Return size and version of a file. Raises MissingFileError."""
 
     def fetch(self, key: str, spans: Sequence[tuple[int, int]]) -> list[bytes | memoryview]:

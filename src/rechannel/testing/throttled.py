@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rechannel.errors import RefusedError
-from rechannel.state.store import Backing, Facts
+from rechannel.state.store import Backing, FileFacts
 
 _TIME = struct.Struct("<d")
 
@@ -53,7 +53,7 @@ class ThrottledStore:
         self._wait(sum(map(len, parts)))
         return parts
 
-    def facts(self, key: str) -> Facts:
+    def facts(self, key: str) -> FileFacts:
         """See `Backing.facts`."""
         return self.backing.facts(key)
 

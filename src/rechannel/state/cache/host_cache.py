@@ -25,7 +25,7 @@ import xxhash
 from rechannel.errors import RefusedError
 from rechannel.state.cache.partial_file import SUFFIX, CacheFile, write_whole
 from rechannel.state.owned import close_to_others, owned_folder, why_not_owned
-from rechannel.state.store import Backing, Facts
+from rechannel.state.store import Backing, FileFacts
 
 VARIABLE = "RECHANNEL_CACHE_DIR"
 """Environment variable of a worker: the cache of its host, overriding the job's settings."""
@@ -140,7 +140,7 @@ class HostCache:
             return False
         return True
 
-    def _path(self, facts: Facts) -> str:
+    def _path(self, facts: FileFacts) -> str:
         return f"{self.directory}/{xxhash.xxh3_128_hexdigest(facts.version.encode())}{SUFFIX}"
 
 

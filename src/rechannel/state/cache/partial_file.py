@@ -31,7 +31,7 @@ import numpy.typing as npt
 from rechannel.errors import DamagedStateError
 from rechannel.state.cache.fetch_time import fetching
 from rechannel.state.cache.mapped_files import open_map
-from rechannel.state.store import Backing, Facts, Spans
+from rechannel.state.store import Backing, FileFacts, Spans
 
 PIECE = 1 << 16
 """Bytes that are either all present or all absent."""
@@ -47,7 +47,7 @@ class CacheFile:
     """`Ranges` in a file of the cache; in memory if there can be no such file."""
 
     def __init__(
-        self, backing: Backing, key: str, facts: Facts, path: str, added: Callable[[int], None]
+        self, backing: Backing, key: str, facts: FileFacts, path: str, added: Callable[[int], None]
     ) -> None:
         """Open or make the file, or continue without one. added: called with the number of bytes
         written to it.
@@ -175,7 +175,7 @@ class CacheFile:
             self._own[at + first : at + last] = b"\1" * (last - first)
 
 
-def write_whole(path: str, facts: Facts, parts: Sequence[memoryview]) -> bool:
+def write_whole(path: str, facts: FileFacts, parts: Sequence[memoryview]) -> bool:
     """Write a complete file to the cache; False if it cannot be written."""
     pieces = -(-facts.size // PIECE)
     temporary = _beside(path)

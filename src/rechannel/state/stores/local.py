@@ -25,7 +25,7 @@ from pathlib import Path
 from rechannel.errors import DamagedStateError, MissingFileError, StorageError
 from rechannel.state.cache.mapped_files import map_file
 from rechannel.state.keys import check_key
-from rechannel.state.store import Facts, Store
+from rechannel.state.store import FileFacts, Store
 from rechannel.state.stores.refusals import refusal
 
 _TEMPORARY = ".tmp-"
@@ -78,7 +78,7 @@ class LocalStore:
             raise self._refusal("read", path, error) from error
         return whole[start : None if length is None else start + length]
 
-    def facts(self, key: str) -> Facts:
+    def facts(self, key: str) -> FileFacts:
         """Return size and version of a file. See `Backing.facts`."""
         path = self._path(key)
         try:
@@ -86,7 +86,7 @@ class LocalStore:
         except OSError as error:
             raise self._refusal("read", path, error) from error
         version = f"{path}\0{found.st_ino}\0{found.st_mtime_ns}\0{found.st_size}"
-        return Facts(found.st_size, version)
+        return FileFacts(found.st_size, version)
 
     def fetch(self, key: str, spans: Sequence[tuple[int, int]]) -> list[bytes | memoryview]:
         """Return copies of byte ranges. See `Backing.fetch`.

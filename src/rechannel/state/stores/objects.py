@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from rechannel.errors import MissingFileError, SetUpError, StorageError
 from rechannel.state.keys import check_key
-from rechannel.state.store import Facts
+from rechannel.state.store import FileFacts
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as Bucket
@@ -89,12 +89,12 @@ class ObjectStore:
             ],
         )
 
-    def facts(self, key: str) -> Facts:
+    def facts(self, key: str) -> FileFacts:
         """Return size and version of an object. See `Backing.facts`."""
         check_key(key)
         meta = self._try("read", key, lambda: obstore().head(self._bucket(), key))
         changed = meta["e_tag"] or meta["version"] or meta["last_modified"].isoformat()
-        return Facts(meta["size"], f"{self.url}\0{key}\0{changed}\0{meta['size']}")
+        return FileFacts(meta["size"], f"{self.url}\0{key}\0{changed}\0{meta['size']}")
 
     def put(self, key: str, data: bytes | memoryview | builtins.list[memoryview]) -> None:
         """Write a key atomically. See `Store.put`."""
