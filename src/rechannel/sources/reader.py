@@ -141,6 +141,14 @@ class SourceReader(Protocol):
 
 
 @runtime_checkable
+class Forgetful(Protocol):
+    """A source that keeps something in the state directory which must go when the source goes."""
+
+    def forget(self) -> None:
+        """Remove what it keeps: another source may bear its name later."""
+
+
+@runtime_checkable
 class Explains(Protocol):
     """A source that can explain an error of the engine that reads it."""
 

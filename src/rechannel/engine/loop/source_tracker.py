@@ -11,7 +11,7 @@ from rechannel.engine.loop.core.stream_time import StreamTime
 from rechannel.engine.stages.runner import SourceSlice, Timestep
 from rechannel.errors import StorageError
 from rechannel.model.configuration import Configuration
-from rechannel.sources.reader import Bound, Offset, SourceReader
+from rechannel.sources.reader import Bound, Forgetful, Offset, SourceReader
 from rechannel.telemetry.troubles import Trouble, unheard
 
 CLOCK = "clock"
@@ -84,7 +84,7 @@ class SourceTracker:
 
     def _hear(self, name: str, reader: SourceReader) -> None:
         """Tell what a source has to complain of, and that it has nothing any more."""
-        complaint = getattr(reader, "complaint", None)
+        complaint = reader.complaint
         if complaint is not None or name in self._complaining:
             self._trouble(f"source {name}", complaint)
         if complaint is None:
@@ -96,7 +96,7 @@ class SourceTracker:
         """Bytes of a timestep for one source: those that can be bounded have equal shares."""
         if self._timestep_bytes is None:
             return None
-        sharing = sum(bool(getattr(reader, "boundable", True)) for reader in self.readers.values())
+        sharing = sum(reader.boundable for reader in self.readers.values())
         return max(1, self._timestep_bytes // max(1, sharing))
 
     def nothing(self) -> dict[str, SourceSlice]:
@@ -160,10 +160,10 @@ class SourceTracker:
     def exchange(self, readers: Mapping[str, SourceReader], offsets: Mapping[str, Offset]) -> None:
         """Other sources from now on; those that stay go on where they are. offsets: of others read before."""
         for name in self.readers.keys() - readers.keys():
-            forget = getattr(self.readers[name], "forget", None)
-            if callable(forget):
-                self._forget(name, forget)
-            self.readers[name].close()
+            reader = self.readers[name]
+            if isinstance(reader, Forgetful):
+                self._forget(name, reader.forget)
+            reader.close()
         for name in readers.keys() & self._to_forget.keys():
             del self._to_forget[name]  # what lies there is another source's now
         known = {**offsets, **self._offsets}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from rechannel.dataflow.graph.nodes import Stateful
 from rechannel.engine.program.physical import PhysicalPlan, Stage
 from rechannel.errors import TimestepError
 from rechannel.kernels.protocol.program import Address, StageStep, TaskState
@@ -26,10 +27,11 @@ def first_configuration(
     for stage in plan.stages:
         # A stage that sends on what a materialised function left is no node of the dataflow.
         node = plan.dataflow.by_name.get(stage.name)
-        wanted = getattr(node, "tasks", None) or tasks
+        operator = node if isinstance(node, Stateful) else None
+        wanted = (operator and operator.tasks) or tasks
         routing = None
         if stage.logic is not None:
-            count = max(getattr(node, "bins", None) or bins, wanted)
+            count = max((operator and operator.bins) or bins, wanted)
             routing = Routing.even(bins=count, tasks=wanted)
         operators[stage.name] = OperatorConfiguration(tasks=wanted, routing=routing)
     return Configuration(operators=operators, interval_ms=interval_ms, in_flight=in_flight)

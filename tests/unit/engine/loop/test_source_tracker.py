@@ -31,6 +31,9 @@ class Reader:
     done: list[Any] = field(default_factory=list)
     closed: int = 0
 
+    boundable = True
+    complaint = None
+
     def initial(self) -> dict[str, int]:
         return {"rows": 0}
 
