@@ -235,7 +235,7 @@ class Schedule:
 
     def change(self, life: Life) -> None:
         """Ask for one part more or less."""
-        now = self.texts[life.process.exchange.current.program.version]
+        now = self.texts[life.process.switch.current.program.version]
         there = {part.name: part for part in now.parts}
         name = self.rng.choice(sorted(KINDS))
         if name in there:

@@ -240,7 +240,7 @@ class Disturbed:
         open_ = process.changes.coordination.open
         try:
             if self.rng.random() < 0.04:
-                dataflow = process.exchange.current.program.dataflow
+                dataflow = process.switch.current.program.dataflow
                 process.reconfigure(random_edit(self.rng, dataflow), random_strategy(self.rng))
                 self.happened["program asked"] += 1
             elif self.rng.random() < 0.15:

@@ -237,7 +237,7 @@ class _Assembly:
         journal.write_through(borne)
         publisher = self._publisher(opened, stopping)
         view = StateView(current.plan, current.program.programs, seams.scan)
-        exchange = ProgramSwitch(
+        switch = ProgramSwitch(
             current=current,
             runner=runner,
             publisher=publisher,
@@ -249,7 +249,7 @@ class _Assembly:
             seams.store,
             journal,
             seams.sweep_every,
-            lambda: exchange.operators_to_come,
+            lambda: switch.operators_to_come,
             held.files,
             thread=seams.thread,
             trouble=hub.troubles,
@@ -259,7 +259,7 @@ class _Assembly:
         )
         outside = self._outside(
             opened,
-            exchange=exchange,
+            switch=switch,
             publisher=publisher,
             store=borne,
             housekeeper=housekeeper,
@@ -269,7 +269,7 @@ class _Assembly:
             name=self.name,
             store=seams.store,
             journal=journal,
-            exchange=exchange,
+            switch=switch,
             publisher=publisher,
             opener=opened.opener,
             housekeeper=housekeeper,
@@ -303,7 +303,7 @@ class _Assembly:
         self,
         opened: _Opened,
         *,
-        exchange: ProgramSwitch,
+        switch: ProgramSwitch,
         publisher: Publisher,
         store: Store,
         housekeeper: Housekeeper,
@@ -316,7 +316,7 @@ class _Assembly:
         changes = Reconfigurer(
             journal=journal,
             measured=measured,
-            preparer=seams.preparer(exchange, opened.cluster, runner),
+            preparer=seams.preparer(switch, opened.cluster, runner),
             limits=opened.cluster,
             wake=inbox.wake,
             executor=seams.executor,
@@ -325,7 +325,7 @@ class _Assembly:
         changes.know(*abilities(opened.current.plan, opened.current.readers))
         return Outside(
             journal=journal,
-            switch=exchange,
+            switch=switch,
             runner=runner,
             publisher=publisher,
             sources=self._sources(opened.current, opened.hub),

@@ -25,7 +25,7 @@ class Parts:
 
     name: str
     store: Store
-    exchange: ProgramSwitch
+    switch: ProgramSwitch
     opener: Opener
     journal: Journal
     housekeeper: Housekeeper

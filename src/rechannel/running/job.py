@@ -119,7 +119,7 @@ class RunningJob:
     @property
     def sources(self) -> tuple[str, ...]:
         """Names of its sources."""
-        return tuple(self._parts.exchange.current.readers)
+        return tuple(self._parts.switch.current.readers)
 
     @property
     def sinks(self) -> dict[str, SinkStatus]:
@@ -142,7 +142,7 @@ class RunningJob:
 
     def explain(self) -> Text:
         """Return the physical plan of the next timestep: stages, tasks, exchanges, columns, state, sinks."""
-        return Text(explain(self._parts.exchange.current.plan, self.configuration))
+        return Text(explain(self._parts.switch.current.plan, self.configuration))
 
     def __repr__(self) -> str:
         status = self.status
@@ -210,8 +210,8 @@ class RunningJob:
         now = wait_for(self._changes.look(), "the question for a plan")
         state = self._changes.coordination
         cost = self._parts.measured.ms_per_byte
-        exchange, opener = self._parts.exchange, self._parts.opener
-        with proposed_change(change_set(change), exchange, opener, self._driver.position) as made:
+        switch, opener = self._parts.switch, self._parts.opener
+        with proposed_change(change_set(change), switch, opener, self._driver.position) as made:
             return plan(state, made, how, now, cost)
 
     def stream(self, name: str) -> Stream:
@@ -221,7 +221,7 @@ class RunningJob:
 
         Raises UnknownOperatorError.
         """
-        return stream_of(self._parts.exchange.current.program.dataflow, name, self._parts.session)
+        return stream_of(self._parts.switch.current.program.dataflow, name, self._parts.session)
 
     def reconfigure(
         self,
@@ -254,11 +254,9 @@ class RunningJob:
         how = strategy_of(fixed.strategy if fixed and strategy is None else strategy)
         check_at(at)
         check_words(cause, "cause")
-        exchange, opener = self._parts.exchange, self._parts.opener
+        switch, opener = self._parts.switch, self._parts.opener
         place = self._driver.position
-        with offered_change(
-            change_set(wanted), exchange, opener, place, supersede=supersede
-        ) as made:
+        with offered_change(change_set(wanted), switch, opener, place, supersede=supersede) as made:
             request = Request(
                 change=made,
                 strategy=how,
@@ -381,7 +379,7 @@ class RunningJob:
 
     def memory(self, table: str) -> pa.Table:
         """Return everything that a memory sink holds, as one table."""
-        for writer in map(main_of, self._parts.exchange.current.writers.values()):
+        for writer in map(main_of, self._parts.switch.current.writers.values()):
             if isinstance(writer, MemoryWriter) and writer.table_name == table:
                 return writer.table()
         msg = f"job {self.name!r} has no memory sink {table!r}"

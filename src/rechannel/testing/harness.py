@@ -355,7 +355,7 @@ class Harness:
         """State through the program that runs, read from the store itself: a dead driver cannot read."""
         if self._process is None:
             return StateView(self.plan, programs_of(self.plan, self.store))
-        program = self._process.exchange.current.program
+        program = self._process.switch.current.program
         programs = {n: replace(p, store=self.store) for n, p in program.programs.items()}
         return StateView(program.plan, programs)
 

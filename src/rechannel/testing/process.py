@@ -162,9 +162,9 @@ class Process:
         return self.parts.publisher
 
     @property
-    def exchange(self) -> ProgramSwitch:
+    def switch(self) -> ProgramSwitch:
         """The version of the program that runs, and those that wait."""
-        return self.parts.exchange
+        return self.parts.switch
 
     @property
     def opener(self) -> Opener:
@@ -203,7 +203,7 @@ class Process:
         """Ask for a change, as `RunningJob.reconfigure` does; its id. Raises RefusedError, UnknownOperatorError."""
         changes = change_set(change)
         with offered_change(
-            changes, self.exchange, self.opener, self.position, supersede=supersede
+            changes, self.switch, self.opener, self.position, supersede=supersede
         ) as made:
             request = Request(
                 change=made,
@@ -239,7 +239,7 @@ class Process:
             self.parts.store,
             lambda: self.journal.state,
             self.publisher.oldest,
-            lambda: self.exchange.operators_to_come,
+            lambda: self.switch.operators_to_come,
         )
 
     def straggle(self) -> bool:

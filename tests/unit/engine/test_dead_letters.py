@@ -345,7 +345,7 @@ def test_readers_of_dead_letters_come_and_the_last_one_stays():
     bench = Sums("update")
     process = bench.harness.start()
     bench.feed("a1", "ax")
-    node = stream_of(process.exchange.current.program.dataflow, "sums")
+    node = stream_of(process.switch.current.program.dataflow, "sums")
     process.reconfigure(rc.changes.add(node.dead_letters.write.memory("more", name="more")))
     process.run()
     bench.feed("bx")

@@ -139,7 +139,7 @@ class Boundary:
             )
         )
         ready = switch.begin(version)
-        self._out.sources.exchange(ready.readers, journal.state.offsets)
+        self._out.sources.switch_to(ready.readers, journal.state.offsets)
         journal_early(self._out)
         self._out.changes.know(*abilities(ready.plan, ready.readers))
         return Switched(

@@ -157,7 +157,7 @@ class SourceTracker:
         else:
             self._to_forget[name] = forget
 
-    def exchange(self, readers: Mapping[str, SourceReader], offsets: Mapping[str, Offset]) -> None:
+    def switch_to(self, readers: Mapping[str, SourceReader], offsets: Mapping[str, Offset]) -> None:
         """Other sources from now on; those that stay go on where they are. offsets: of others read before."""
         for name in self.readers.keys() - readers.keys():
             reader = self.readers[name]

@@ -161,7 +161,7 @@ class Publisher:
             what = staged.get(name)
             self._add(lane, lane.committed(self._rows_of, decided.number, kept, what, held))
 
-    def exchange(self, sinks: tuple[SinkPlan, ...], writers: Mapping[str, SinkWriter]) -> None:
+    def switch_to(self, sinks: tuple[SinkPlan, ...], writers: Mapping[str, SinkWriter]) -> None:
         """Switch to other sinks. A sink that is gone still publishes what waits for it, and is closed then."""
         with self._letting_out:
             notes = self._journal.state.notes

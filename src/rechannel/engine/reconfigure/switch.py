@@ -394,9 +394,9 @@ class ProgramSwitch:
         """Let a version take over; no timestep is in flight. The source tracker closes readers of removed sources."""
         # `stamp` and `before` refer to the previous version: kept, they would keep all earlier versions in memory.
         ready = replace(self._get(version), stamp=None, loaded={}, before=None)
-        self._runner.exchange(ready.plan, ready.program.programs, ready.readers)
-        self._publisher.exchange(ready.plan.sinks, ready.writers)
-        self._view.exchange(ready.plan, ready.program.programs)
+        self._runner.switch_to(ready.plan, ready.program.programs, ready.readers)
+        self._publisher.switch_to(ready.plan.sinks, ready.writers)
+        self._view.switch_to(ready.plan, ready.program.programs)
         with self._lock:
             del self._waiting[version]
             self._current = ready

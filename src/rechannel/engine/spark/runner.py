@@ -273,7 +273,7 @@ class SparkRunner:
                 self._shipped[stage] = Shipped.of(self.programs[stage])
             return self._shipped[stage]
 
-    def exchange(
+    def switch_to(
         self,
         plan: PhysicalPlan,
         programs: Mapping[str, StageProgram],

@@ -222,7 +222,7 @@ class InProcessRunner:
             msg = "a DataFrame function needs Spark; use map_batches in process"
             raise DataflowError(msg)
 
-    def exchange(
+    def switch_to(
         self,
         plan: PhysicalPlan,
         programs: Mapping[str, StageProgram],

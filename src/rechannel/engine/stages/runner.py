@@ -48,7 +48,7 @@ class Runner(Protocol):
     def kept(self, timestep: int, node: str, keys: list[str]) -> None:
         """Learn the sink-buffer files of a node once its stage has run: later frames read them."""
 
-    def exchange(
+    def switch_to(
         self,
         plan: PhysicalPlan,
         programs: Mapping[str, StageProgram],

@@ -37,7 +37,7 @@ class StateView:
         self._programs = _stateful(plan, programs)
         self._scan = scan
 
-    def exchange(self, plan: PhysicalPlan, programs: Mapping[str, StageProgram]) -> None:
+    def switch_to(self, plan: PhysicalPlan, programs: Mapping[str, StageProgram]) -> None:
         """Switch to another version of the dataflow."""
         self._programs = _stateful(plan, programs)
 

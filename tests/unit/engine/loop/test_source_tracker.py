@@ -152,7 +152,7 @@ def test_sources_that_stay_go_on_and_those_that_go_are_closed():
     assert slices is not None
     stream.take(decided(slices))
     again = Reader(there=9)
-    stream.exchange(
+    stream.switch_to(
         {"stays": stays, "new": new, "again": again}, {"again": {"rows": 6}, "stays": {"rows": 0}}
     )  # type: ignore[dict-item]
     assert (stays.closed, goes.closed, new.closed) == (0, 1, 0)
@@ -166,7 +166,7 @@ def test_sources_that_stay_go_on_and_those_that_go_are_closed():
 def test_the_reader_of_a_source_that_stays_may_be_another_one():
     old, new = Reader(there=9), Reader(there=9)
     stream = intake(one=old)
-    stream.exchange({"one": new}, {})  # type: ignore[dict-item]
+    stream.switch_to({"one": new}, {})  # type: ignore[dict-item]
     stream.look(0, Configuration())
     assert (len(old.asked), len(new.asked)) == (0, 1)
 
@@ -277,7 +277,7 @@ def test_an_error_of_the_user_at_a_commit_ends_the_job():
 def test_a_source_that_is_gone_forgets_after_a_later_commit():
     one, two = Forgetful(there=1, away=2), Reader(there=1)
     stream, told = troubled(one=one, two=two)
-    stream.exchange({"two": two}, {})
+    stream.switch_to({"two": two}, {})
     assert (one.closed, one.forgot) == (1, 0)
     slices = stream.look(0, Configuration())
     assert slices is not None
@@ -290,8 +290,8 @@ def test_a_source_that_is_gone_forgets_after_a_later_commit():
 def test_what_a_source_left_is_not_forgotten_once_its_name_is_taken():
     one, two = Forgetful(there=1, away=1), Reader(there=1)
     stream, _ = troubled(one=one, two=two)
-    stream.exchange({"two": two}, {})
-    stream.exchange({"two": two, "one": Reader()}, {})
+    stream.switch_to({"two": two}, {})
+    stream.switch_to({"two": two, "one": Reader()}, {})
     slices = stream.look(0, Configuration())
     assert slices is not None
     stream.committed(decided(slices))

@@ -321,7 +321,7 @@ def test_several_changes_are_led_back_at_once():
 
 
 def stream_of(harness: Harness) -> Any:
-    return evolution.stream_of(harness.process.exchange.current.program.dataflow, "op")
+    return evolution.stream_of(harness.process.switch.current.program.dataflow, "op")
 
 
 def test_a_function_that_is_given_leads_back(rules):

@@ -124,7 +124,7 @@ def test_old_text_that_understands_the_state_is_told_of_the_way_back():
 
 
 def process_stream(process):
-    return stream_of(process.exchange.current.program.dataflow, "counts")
+    return stream_of(process.switch.current.program.dataflow, "counts")
 
 
 def test_eras_that_are_not_stored_any_more_are_forgotten():
@@ -136,7 +136,7 @@ def test_eras_that_are_not_stored_any_more_are_forgotten():
         )
         for _ in range(5):  # small state is rewritten by every timestep: no old era survives
             feed(words, process, ("a", 1), ("b", 1))
-    record = process.exchange.current.program.record
+    record = process.switch.current.program.record
     assert len(record["migrations"]["counts"]) <= 2
     assert record["eras"]["counts"].endswith(".13")
     assert table(harness) == {"a": {"n": 60}, "b": {"n": 60}}
@@ -175,7 +175,7 @@ def test_versions_that_do_not_run_any_more_are_let_go():
             rc.changes.change_logic("counts", BOTH if number % 2 == 0 else {"n": agg.count()})
         )
         feed(words, process, ("a", 1))
-    assert process.exchange.current.program.version == 9
+    assert process.switch.current.program.version == 9
     assert held() <= before + 1
 
 
@@ -239,7 +239,7 @@ def test_what_cannot_be_is_refused_and_leaves_nothing_waiting():
     for change, error, match in asked:
         with pytest.raises(error, match=match):
             process.reconfigure(change)
-    assert not process.exchange.has(2)
+    assert not process.switch.has(2)
     assert process.journal.state.coordination.serial == 0
 
 
@@ -291,7 +291,7 @@ def totals(process, *rows: tuple[str, int]):
     known = pa.table(
         {"word": [w for w, _ in rows], "total": pa.array([v for _, v in rows], "int64")}
     )
-    stream = stream_of(process.exchange.current.program.dataflow, "in").key_by("word")
+    stream = stream_of(process.switch.current.program.dataflow, "in").key_by("word")
     made = stream.aggregate(total=agg.sum("v"), name="totals", preload=lambda: known)
     return rc.changes.add(made.write.memory("totals", name="totals-out"))
 
@@ -330,7 +330,7 @@ def test_given_state_survives_a_crash_right_behind_the_border():
     process.reconfigure(totals(process, ("a", 100)))
     while harness.journal_state().configuration_at(2).dataflow == 1:
         process.step()
-    text = process.exchange.current.program.dataflow  # as somebody would write it now
+    text = process.switch.current.program.dataflow  # as somebody would write it now
     ends = [Flow(node=node) for node in text.nodes if isinstance(node, Sink)]
     again = Harness(ends, store=store, settings=Settings(tasks=2))
     process = again.start()
@@ -375,8 +375,8 @@ def test_state_that_does_not_fit_is_refused_and_leaves_nothing_waiting():
     twice = totals(process, ("a", 100), ("a", 200))
     with pytest.raises(DataflowError, match="'totals' has a key more than once"):
         process.reconfigure(twice)
-    assert not process.exchange.busy
-    assert not process.exchange.operators_to_come
+    assert not process.switch.busy
+    assert not process.switch.operators_to_come
     process.reconfigure(totals(process, ("a", 100)))
     feed(words, process, ("a", 1))
     assert begun(harness) == {"a": 101}
@@ -453,14 +453,14 @@ def test_a_version_that_was_made_from_another_one_is_refused():
     place = process.position
 
     def ask():
-        with offered_change(late, process.exchange, process.opener, place, supersede=True) as made:
+        with offered_change(late, process.switch, process.opener, place, supersede=True) as made:
             feed(words, process, ("a", 1))
             request = Request(change=made, strategy=rc.strategies.all_at_once(), supersede=True)
             process.changes.accept(request, process.position)
 
     with pytest.raises(RefusedError, match=r"made from version 1 .* the present version is 2"):
         ask()
-    assert not process.exchange.busy
+    assert not process.switch.busy
     feed(words, process, ("a", 1))
     assert table(harness) == {"a": {"n": 3, "total": 2}}
 
@@ -470,8 +470,8 @@ def test_a_look_at_a_change_takes_nothing_from_one_that_is_asked_for():
     process = harness.start()
     feed(words, process, ("a", 1))
     asked = change_set(rc.changes.change_logic("counts", BOTH))
-    with proposed_change(asked, process.exchange, process.opener, process.position) as made:
-        assert not process.exchange.busy
+    with proposed_change(asked, process.switch, process.opener, process.position) as made:
+        assert not process.switch.busy
         process.reconfigure(rc.changes.change_logic("counts", BOTH))
         assert made.version == 2
     feed(words, process, ("a", 1))
@@ -486,7 +486,7 @@ def test_who_breaks_off_when_it_is_accepted_takes_nothing_back():
     asked, place = change_set(rc.changes.change_logic("counts", BOTH)), process.position
 
     def ask():
-        with offered_change(asked, process.exchange, process.opener, place) as made:
+        with offered_change(asked, process.switch, process.opener, place) as made:
             process.changes.accept(
                 Request(change=made, strategy=rc.strategies.all_at_once()), place
             )
@@ -503,7 +503,7 @@ def test_a_change_whose_version_is_gone_fails_at_its_border_and_nothing_else():
     process = harness.start()
     feed(words, process, ("a", 1))
     process.reconfigure(rc.changes.change_logic("counts", BOTH))
-    process.exchange.withdraw(2)
+    process.switch.withdraw(2)
     feed(words, process, ("a", 1))
     record = process.changes.coordination.find("r1")
     assert record.phase == "failed"
@@ -524,7 +524,7 @@ def test_a_sink_that_cannot_be_closed_does_not_end_the_job_whose_version_does_no
     process = harness.start()
     feed(words, process, ("a", 1))
     harness.recorders["late"] = Stuck()
-    counts = stream_of(process.exchange.current.program.dataflow, "counts")
+    counts = stream_of(process.switch.current.program.dataflow, "counts")
     process.reconfigure(rc.changes.add(counts.write.memory("late", name="late")), at=9)
     with caplog.at_level(logging.WARNING):
         process.abort("r1")
@@ -544,5 +544,5 @@ def test_a_change_of_the_program_may_take_the_place_of_one_that_has_not_begun():
     process.reconfigure(rc.changes.change_logic("counts", BOTH), supersede=True)
     feed(words, process, ("a", 1))
     assert phases(process) == ["superseded", "done"]
-    assert not process.exchange.busy
+    assert not process.switch.busy
     assert table(harness) == {"a": {"n": 2, "total": 1}}

@@ -271,10 +271,10 @@ def test_what_an_incarnation_is_owed_goes_to_its_own_writer():
     bench.commit(1)
     bench.commit(2)
     bench.state = structs.replace(bench.state, notes=told_of(direct="sink-1"))
-    bench.publisher.exchange(bench.sinks[:1], {"direct": bench.direct})
+    bench.publisher.switch_to(bench.sinks[:1], {"direct": bench.direct})
     bench.state = structs.replace(bench.state, notes=told_of(direct="sink-1", behind="sink-3"))
     namesake = Sink()
-    bench.publisher.exchange(bench.sinks, {"direct": bench.direct, "behind": namesake})
+    bench.publisher.switch_to(bench.sinks, {"direct": bench.direct, "behind": namesake})
     bench.commit(3)
     assert ("close",) not in bench.behind.calls  # it has something to publish yet
     while bench.publisher.publish_next():
@@ -307,7 +307,7 @@ def test_a_sink_that_was_removed_and_cannot_write_does_not_end_the_job():
     bench.commit(1)
     outbox = {"outbox": {"counts": ["100"]}}
     bench.state = structs.replace(bench.state, unpublished={1: {"behind": outbox}})
-    bench.publisher.exchange(bench.sinks[:1], {"direct": bench.direct})
+    bench.publisher.switch_to(bench.sinks[:1], {"direct": bench.direct})
     while bench.publisher.publish_next():
         pass
     gone = [entry for entry in bench.told if entry.sink == "behind"]
@@ -439,7 +439,7 @@ def test_a_sink_that_is_removed_in_quarantine_owes_nothing():
     committed(bench, 1)
     while bench.publisher.publish_next():
         pass
-    bench.publisher.exchange(bench.sinks[:1], {"direct": bench.direct})
+    bench.publisher.switch_to(bench.sinks[:1], {"direct": bench.direct})
     assert "removed in quarantine" in bench.told[-1].dropped
     assert "quarantine" not in bench.state.notes
 
@@ -536,7 +536,7 @@ def test_a_sink_that_is_removed_while_it_is_released_shows_what_it_owes_once():
     while bench.publisher.publish_next():
         pass
     left = tuple(sink for sink in bench.sinks if sink.sink.name == "direct")
-    remove = lambda: bench.publisher.exchange(left, {"direct": bench.direct})  # noqa: E731
+    remove = lambda: bench.publisher.switch_to(left, {"direct": bench.direct})  # noqa: E731
     assert during_the_release(bench, remove) == [2, None]
     while bench.publisher.publish_next():
         pass

@@ -215,10 +215,10 @@ def test_a_migration_that_fails_behind_the_border_is_mended(rules, monkeypatch):
 def waiting(rules: Any) -> tuple[Harness, Any]:
     harness, _ = running()
     change(harness, rules(RIGHT), at=100)
-    exchange = harness.process.exchange
-    ready = exchange.waiting(2)
+    switch = harness.process.switch
+    ready = switch.waiting(2)
     assert ready is not None
-    (program,) = migrating_programs(ready.program, exchange.current.program)
+    (program,) = migrating_programs(ready.program, switch.current.program)
     return harness, program
 
 

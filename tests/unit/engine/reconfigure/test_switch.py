@@ -63,7 +63,7 @@ def test_a_sink_that_is_removed_is_given_what_it_is_owed_and_its_namesake_is_not
 
 
 def added(process):
-    stream = stream_of(process.exchange.current.program.dataflow, "counts", None)
+    stream = stream_of(process.switch.current.program.dataflow, "counts", None)
     return stream.write.memory("o", name="o")
 
 
