@@ -38,38 +38,23 @@ STORE = "store"
 class Hub:
     """Telemetry of one job. directory: where event files go; None = progress only."""
 
-    def __init__(  # noqa: PLR0913 - the facts of `JobStarted`
+    def __init__(
         self,
-        job: str,
+        started: JobStarted,
         *,
-        engine: str,
         directory: Path | None,
         complete: Complete | None,
         clock: Callable[[], float],
-        timestep: int = 0,
-        tasks: Mapping[str, int] | None = None,
-        versions: Mapping[str, str] | None = None,
-        backlog: int | None = None,
         keep: int = 100,
     ) -> None:
-        """Open the log."""
-        self._job = job
+        """Open the log with `started`. keep: timesteps that `recent_progress` shows."""
+        self._job = started.job
         self._clock = clock
         self._progress = Progress(keep=keep)
         self._totals = Totals()
         self.troubles = Troubles(self._troubled)
         self._log = None if directory is None else EventLog(directory, complete=complete)
-        self._see(
-            JobStarted(
-                job=job,
-                at_ms=int(clock()),
-                engine=engine,
-                timestep=timestep,
-                tasks=tasks or {},
-                versions=versions or {},
-                backlog=backlog,
-            )
-        )
+        self._see(started)
 
     @property
     def last_progress(self) -> TimestepProgress | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from rechannel.telemetry.events import JobStarted
 from rechannel.telemetry.hub import Hub
 from rechannel.version import __version__
 
@@ -33,14 +34,14 @@ def open_hub(
         found = open_spark_tasks(spark)
         complete = None if found is None else found.complete
     versions = {"rechannel": __version__, "python": platform.python_version()}
-    return Hub(
-        name,
+    started = JobStarted(
+        job=name,
+        at_ms=int(clock()),
         engine="in-process" if spark is None else "spark",
-        directory=None if root is None else root / "telemetry",
-        complete=complete,
-        clock=clock,
         timestep=timestep,
         tasks=dict(tasks),
         versions=versions if spark is None else {**versions, "spark": spark.version},
         backlog=backlog,
     )
+    directory = None if root is None else root / "telemetry"
+    return Hub(started, directory=directory, complete=complete, clock=clock)
