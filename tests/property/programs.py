@@ -141,7 +141,7 @@ class Writer:
             elif rng.random() < 0.15 and (top := self.top(rng.choice(steps))) is not None:
                 keyed = top
                 if top.bounded and rng.random() < 0.5:
-                    columns = top.inputs[0].columns
+                    columns = self.late_columns(top)
                     steps.append(LateRows(name=self.name("late"), columns=columns, inputs=(keyed,)))
             elif rng.random() < 0.15 and (run := random_running(self, rng.choice(steps))):
                 keyed = run
