@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from importlib import import_module
 from typing import Any
 
 import pytest
 from msgspec import structs
 
-from rechannel import assembly
 from rechannel.engine.journal import state
 from rechannel.engine.loop.core import step as loop
 from rechannel.engine.loop.core.events import StateRead
@@ -55,7 +55,9 @@ def published_by_number(patch: pytest.MonkeyPatch) -> None:
 
 def intents_for_ever(patch: pytest.MonkeyPatch) -> None:
     """A timestep that was intended is run again, whatever is asked for."""
-    patch.setattr(assembly, "withdrawal", lambda state, **named: None)
+    patch.setattr(
+        import_module("rechannel.assembly.assemble"), "withdrawal", lambda state, **named: None
+    )
 
 
 def one_sign_fails(patch: pytest.MonkeyPatch) -> None:
@@ -143,6 +145,12 @@ def broken(name: str, first: int) -> tuple[int, str] | None:
             except Exception as error:
                 return seed, f"{type(error).__name__}: {error}"
     return None
+
+
+@pytest.mark.parametrize("name", sorted(BROKEN))
+def test_what_a_fault_replaces_exists(name: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        BROKEN[name](patch)
 
 
 @pytest.mark.slow
