@@ -77,6 +77,6 @@ def _carrier(row: Mapping[str, Any], names: Mapping[str, str]) -> Carrier:
 def _frame(table: pa.Table) -> pl.DataFrame:
     frame = pl.from_arrow(table)
     if not isinstance(frame, pl.DataFrame):
-        msg = f"a table became {type(frame).__name__}"
+        msg = f"polars.from_arrow returned {type(frame).__name__}, expected DataFrame"
         raise TypeError(msg)
     return frame

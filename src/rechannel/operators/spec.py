@@ -58,12 +58,12 @@ class OperatorSpec(ABC):
         return self.with_function(logic) if callable(logic) else None
 
     def with_columns(self, columns: Mapping[str, Any], *, keyed: bool) -> OperatorSpec | None:
-        """The operator that computes other columns. See `replaced`."""
+        """The operator that computes other columns; None (the default) if it cannot. See `replaced`."""
         del columns, keyed
         return None
 
     def with_function(self, function: Callable[..., Any]) -> OperatorSpec | None:
-        """The operator that calls another function. See `replaced`."""
+        """The operator that calls another function; None (the default) if it cannot. See `replaced`."""
         del function
         return None
 

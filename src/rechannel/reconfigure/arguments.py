@@ -26,12 +26,12 @@ def strategy_of(given: object) -> Strategy:
 
 
 def check_at(at: object) -> None:
-    """Raise RefusedError unless a change could hold from `at`."""
+    """Raise RefusedError unless `at` has a valid type, is in range and, as a datetime, has a time zone."""
     if isinstance(at, bool) or not isinstance(at, int | datetime | EventMoment | None):
-        msg = f"at is the number of a timestep, a datetime or rc.changes.watermark(...), not {at!r}"
+        msg = f"at must be the number of a timestep, a datetime or rc.changes.watermark(...), not {at!r}"
         raise RefusedError(msg)
     if isinstance(at, int) and abs(at) > MOST_TIMESTEP:
-        msg = f"at is the number of a timestep, at most {MOST_TIMESTEP}"
+        msg = f"at is out of range: the number of a timestep is at most {MOST_TIMESTEP}"
         raise RefusedError(msg)
     if isinstance(at, datetime) and at.tzinfo is None:
         msg = f"at={at.isoformat()} has no time zone: add one, such as `tzinfo=datetime.UTC`"
@@ -41,5 +41,5 @@ def check_at(at: object) -> None:
 def check_words(words: object, what: str) -> None:
     """Raise RefusedError unless the argument `what` is a text, which the history keeps."""
     if not isinstance(words, str):
-        msg = f"{what} is a text for the history, not {words!r}"
+        msg = f"{what} must be a string, not {words!r}"
         raise RefusedError(msg)

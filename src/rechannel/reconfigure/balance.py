@@ -20,7 +20,10 @@ Weights = npt.NDArray[np.float64]
 
 
 def widths(routing: Routing) -> Weights:
-    """Share of the hash space of every bin, shape (bins,): keys are spread evenly over it. Sums to 1."""
+    """Share of the hash space of every bin, shape (bins,), summing to 1.
+
+    Approximates load, because hashes are uniform.
+    """
     edges = np.array([*routing.starts, SPACE], dtype=np.float64)
     wide: Weights = np.diff(edges) / SPACE
     return wide

@@ -61,7 +61,7 @@ class _Lives(Protocol):
 
 
 def status_of(error: Exception) -> tuple[int, str]:
-    """Status and kind of an error."""
+    """HTTP status and error kind; (500, "internal") for an unknown class."""
     return next(
         ((status, kind) for cls, status, kind in KINDS if isinstance(error, cls)),
         (500, "internal"),

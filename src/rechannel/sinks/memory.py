@@ -15,7 +15,7 @@ from rechannel.sinks.writer import Rows, Staged, UnsharedWriter
 class MemoryWriter(UnsharedWriter):
     """Keeps every published timestep of this process.
 
-    A timestep is there once, however often it is published. Nothing survives the process.
+    Publishing a timestep again adds no rows. Rows are lost when the process ends.
     """
 
     table_name: str

@@ -208,8 +208,15 @@ def _storing(verb: str, path: str) -> Iterator[None]:
     try:
         yield
     except Py4JError as error:
-        msg = f"cannot {verb} {path}: {str(error)[:_COMPLAINTS]}"
+        reason = _reason(str(error))
+        msg = f"cannot {verb} {path}: {reason}. Check that the path is reachable and writable"
         raise _kind(str(error))(msg) from error
+
+
+def _reason(text: str) -> str:
+    """Return the exception of the JVM in one line: Py4J puts its own call first and the stack trace last."""
+    lines = text.strip().splitlines() or [""]
+    return next((line for line in lines if line.startswith(": ")), lines[0]).removeprefix(": ")
 
 
 def _kind(text: str) -> type[StorageError]:

@@ -129,8 +129,8 @@ class SourceReader(Protocol):
         """Return what reads them on workers (native sources)."""
 
     def frame(self, spark: Any, start: Offset, end: Offset, layout: list[Split]) -> Any:
-        """Return the rows as a Spark DataFrame (sources that are not native, or before a DataFrame
-        function).
+        """Return the rows as a Spark DataFrame. Called if the source is not native, or if a
+        DataFrame function reads it first.
         """
 
     def committed(self, end: Offset) -> None:

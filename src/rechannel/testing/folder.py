@@ -118,19 +118,19 @@ class FaultyFolder:
         return self._inner.names(path)
 
     def make(self, path: str) -> None:
-        """See `Folder.make`."""
+        """`Folder.make`, subject to the injected faults."""
         self._change(path, lambda: self._inner.make(path))
 
     def rename(self, source: str, target: str) -> bool:
-        """See `Folder.rename`."""
+        """`Folder.rename`, subject to the injected faults."""
         return self._change(target, lambda: self._inner.rename(source, target))
 
     def remove(self, path: str) -> None:
-        """See `Folder.remove`."""
+        """`Folder.remove`, subject to the injected faults."""
         self._change(path, lambda: self._inner.remove(path))
 
     def settle(self, path: str) -> None:
-        """See `Folder.settle`."""
+        """`Folder.settle`, subject to the injected faults."""
         self._change(path, lambda: self._inner.settle(path))
 
     def write(self, rows: Rows, path: str) -> int:

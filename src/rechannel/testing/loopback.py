@@ -154,7 +154,10 @@ class Loopback:
             if match:
                 return match[1]
             time.sleep(0.05)
-        msg = f"{log.name} does not say {pattern!r}:\n{log.read_text(errors='replace')[-4000:]}"
+        msg = (
+            f"daemon at {address} exited, or did not log {pattern!r} within {PATIENCE_S} s; last 4,000 characters of"
+            f" {log}:\n{log.read_text(errors='replace')[-4000:]}"
+        )
         raise RuntimeError(msg)
 
 

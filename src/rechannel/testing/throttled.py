@@ -38,7 +38,10 @@ class ThrottledStore:
     def __post_init__(self) -> None:
         """Refuse a line that nothing passes."""
         if self.bandwidth <= 0 or self.latency < 0:
-            msg = f"a line has a bandwidth above 0 and a latency of at least 0, not {self}"
+            msg = (
+                f"ThrottledStore: bandwidth must be > 0 bytes/s and latency >= 0 s, not {self.bandwidth}"
+                f" and {self.latency}"
+            )
             raise RefusedError(msg)
 
     def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:

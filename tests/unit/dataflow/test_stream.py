@@ -303,8 +303,8 @@ REFUSALS: list[tuple[Callable[[], Any], type[DataflowError], str]] = [
         "key 'm' is map<int,int>",
     ),
     (lambda: read().files("data/planes"), DataflowError, "name of 'data/planes'"),
-    (lambda: dataflow_of(keyed()), DataflowError, "keyed stream does nothing yet"),
-    (lambda: dataflow_of(flights().write), DataflowError, "no place to write to"),
+    (lambda: dataflow_of(keyed()), DataflowError, r"\.key_by does nothing yet"),
+    (lambda: dataflow_of(flights().write), DataflowError, r"\.write has no sink"),
     (lambda: dataflow_of(5), DataflowError, "not in int"),  # type: ignore[arg-type]
     (lambda: flights().write.console(0), DataflowError, "rows must be at least 1"),
     (lambda: flights().write.for_each_batch(5), DataflowError, "for_each_batch needs"),

@@ -205,7 +205,7 @@ class _Plan:
             return self._added(field, self.said.add[SEEN])
         if self.now_ms is None:
             msg = (
-                "a timeout is new, and nothing tells when keys were last seen: say "
+                "the timeout is new, and when stored keys were last seen is unknown: use "
                 f"migrate(add={{{SEEN!r}: milliseconds}})"
             )
             raise RefusedError(msg)
@@ -228,7 +228,10 @@ class _Plan:
         asked = self.said.retype.get(new.name)
         was, will = type_name(old.type), type_name(new.type)
         if asked is not None and asked != new.type:
-            msg = f"migrate(retype=...): column {new.name!r} is {will}, not {type_name(asked)}"
+            msg = (
+                f"migrate(retype=...): the new state declares {new.name!r} as {will}, not {type_name(asked)}: use "
+                "that type, or remove the entry"
+            )
             raise DataflowError(msg)
         if not widens(old.type, new.type):
             msg = (
@@ -254,8 +257,8 @@ class _Plan:
 def _refuse_lost_time(old: pa.Schema, new: pa.Schema) -> None:
     if SEEN in old.names and SEEN not in new.names:
         msg = (
-            "a timeout is given up, and which keys it has ended is unknown without knowing how "
-            "long it was and what time it is now"
+            "the new state has no timeout, and which keys the old one has ended depends on its length "
+            "and the present time, which are unknown here: keep the timeout"
         )
         raise RefusedError(msg)
 

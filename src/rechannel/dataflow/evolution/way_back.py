@@ -18,7 +18,7 @@ from rechannel.errors import RefusedError
 from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.kernels.protocol.migrate import Carry, Migration
 
-INSTEAD = "say how it is made from the new columns, with migrate(..., back=function)"
+INSTEAD = "give migrate(..., back=function), which makes the old columns"
 
 
 def way_back(
@@ -33,9 +33,7 @@ def way_back(
         if back is not None:
             return back
     if forth.function is not None:
-        msg = (
-            f"a function makes the new columns, and nothing tells what they were before: {INSTEAD}"
-        )
+        msg = f"the new columns come from a function that cannot be inverted; {INSTEAD}"
         raise RefusedError(msg)
     places = {
         step.column: place for place, step in enumerate(forth.steps) if isinstance(step, Carry)
@@ -59,11 +57,11 @@ def way_back(
 
 def _check_kept(field: pa.Field, place: int | None, now: pa.Schema) -> None:
     if place is None:
-        msg = f"the change gives up the column {field.name!r} or computes it anew: {INSTEAD}"
+        msg = f"the change drops column {field.name!r} or computes it anew: {INSTEAD}"
         raise RefusedError(msg)
     if now.field(place).type != field.type:
         msg = (
-            f"column {field.name!r} was {field.type} and is {now.field(place).type} since, which may hold other values:"
-            f" {INSTEAD}"
+            f"column {field.name!r} was {field.type} and is now {now.field(place).type}, which has values that the old"
+            f" type cannot hold: {INSTEAD}"
         )
         raise RefusedError(msg)

@@ -109,8 +109,12 @@ def _check_partitions(node: Sink, columns: Sequence[str], schema: pa.Schema, own
                 " are texts, whole numbers, dates or booleans"
             )
             raise DataflowError(msg)
-    if columns and (len(set(columns)) < len(columns) or len(columns) == len(schema)):
-        msg = f"{label(node)}: partition_by: name each column once, and leave at least one for the files"
+    twice = [name for place, name in enumerate(columns) if name in columns[:place]]
+    if twice:
+        msg = f"{label(node)}: partition_by names column {twice[0]!r} twice; name each column once"
+        raise DataflowError(msg)
+    if columns and len(columns) == len(schema):
+        msg = f"{label(node)}: partition_by has all columns; leave at least one out, for the files"
         raise DataflowError(msg)
 
 

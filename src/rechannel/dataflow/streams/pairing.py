@@ -63,7 +63,7 @@ def need_sides(what: str, left: Node, right: Node, pairs: Mapping[str, str], suf
         if schema is not None:
             need_columns(what, names, schema)
     if not isinstance(suffix, str):
-        msg = f"{what}: suffix ends names: it is a text, not {suffix!r}"
+        msg = f"{what}: suffix must be a string, such as '_right', not {suffix!r}"
         raise DataflowError(msg)
 
 

@@ -221,10 +221,10 @@ def dataflow_of(*ends: Flow | Stream) -> Dataflow:
     """Return the graph that leads to some ends, with settled names. Raises DataflowError."""
     for end in ends:
         if isinstance(end, KeyedStream):
-            msg = "a keyed stream does nothing yet: add aggregate, running_reduce or track to it"
+            msg = f"stream {str(end.node.name)!r}: .key_by does nothing yet; add .aggregate(...), .track(...), ..."
             raise DataflowError(msg)
         if isinstance(end, Writer):
-            msg = "a writer has no place to write to yet: add parquet('out'), memory('table'), ..."
+            msg = f"stream {str(end.node.name)!r}: .write has no sink; add .parquet('out') or .memory('table')"
             raise DataflowError(msg)
         if not isinstance(end, Flow | Stream):
             msg = f"a dataflow ends in stream.write..., not in {type(end).__name__}"

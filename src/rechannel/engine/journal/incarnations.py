@@ -51,7 +51,10 @@ def _place(sink: Sink) -> Mapping[str, Json]:
 
 
 def counted(known: Json, members: Members, since: int) -> dict[str, Json]:
-    """Return the note for a program. known: the present note, or None. since: the first timestep planned with it."""
+    """Return the incarnations note: members that are new or have another place get a new id, all others keep theirs.
+
+    known: the present note, or None. since: the first timestep that is planned with these members.
+    """
     serial = known["serial"] if known else 0
     note: dict[str, Json] = {}
     for kind, word in _WORDS.items():

@@ -59,6 +59,6 @@ class Units:
         return self._pool
 
     def shut_down(self) -> None:
-        """End the pool."""
+        """Cancel queued units and wait for those that run."""
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)

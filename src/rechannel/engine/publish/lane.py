@@ -221,7 +221,7 @@ class Lane:
 
 
 def drop(journal: Journal, timestep: int, sink: str, who: str, reason: str) -> None:
-    """Journal that no sink will publish a timestep, and why; a later sink of the same name does not get it either."""
+    """Journal that this incarnation of the sink (`who`) never publishes the timestep, and log why."""
     _LOG.warning("sink %r did not publish timestep %d: %s", sink, timestep, reason)
     journal.append(Published(timestep=timestep, sink=sink, incarnation=who, dropped=reason))
 

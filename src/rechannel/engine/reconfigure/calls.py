@@ -120,7 +120,8 @@ def _wait_again(answer: Future[T], seconds: float, what: str) -> T:
             raise
         msg = (
             f"the driver began {what} and has not finished it in {seconds:,.0f} s; it may still be carried out."
-            " job.status shows what the driver waits for; check job.reconfigurations before you request it again"
+            " job.status shows what the driver waits for; check job.open_reconfigurations and job.history() before you"
+            " request it again"
         )
         raise NoAnswerError(msg) from error
 

@@ -58,7 +58,11 @@ class Emitter:
         yield from self._dead(self.program.root, letters, order)
 
     def marks(self, own: Mapping[str, int]) -> Parcels:
-        """Yield blobs that tell consumers the event time, after all rows. own: event times known from elsewhere."""
+        """Yield blobs that tell consumers the event time, after all rows.
+
+        own: event times that the emitted rows do not show, such as watermarks of this operator, by time input,
+        microseconds.
+        """
         self._latest.update(own)
         names = told(self.program.root, self.program.origins)
         yield from watermark_blobs(names, self.step.addresses, self._latest, self._producer)

@@ -47,7 +47,7 @@ def sides_in(
     there = {*keys, *left, *taken}
     right = [_named(plain_name(name), suffix, there) for name in names[RIGHT]]
     if SHOWN_SIDE.name in (*left, *right):
-        msg = f"column {SHOWN_SIDE.name!r} has the name of a column that state is shown with; rename it"
+        msg = f"input column {SHOWN_SIDE.name!r} is reserved for state; rename it before the join"
         raise DataflowError(msg)
     made = [
         Side(
@@ -72,7 +72,7 @@ def need_free_keys(keys: Sequence[str], taken: Sequence[str]) -> None:
     """Raise DataflowError for a key that is called as a column of the state is."""
     for key in keys:
         if key in taken:
-            msg = f"key {key!r} has the name of a column of the state; rename it"
+            msg = f"key column {key!r} is reserved for state; rename it before the join"
             raise DataflowError(msg)
 
 

@@ -141,7 +141,10 @@ class Pool:
         return known, first, last
 
     def superfluous(self) -> Mask:
-        """Return right rows that came for a key with an earlier one. If times do not matter, one per key is enough."""
+        """Return a mask of arrived right rows whose key already has an earlier right row.
+
+        If times do not matter, one row per key suffices.
+        """
         out = np.zeros(len(self.owners), dtype=np.bool_)
         right = self._side(~self.late, RIGHT)
         out[right[1:]] = self.owners[right[1:]] == self.owners[right[:-1]]

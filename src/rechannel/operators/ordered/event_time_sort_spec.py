@@ -35,7 +35,7 @@ class EventTimeSortSpec(OperatorSpec):
         """Check columns and types. Raises DataflowError."""
         need_time(self.on, schema)
         if ROW.name in schema.names:
-            msg = f"running: column {ROW.name!r} has the name of a column of the state; rename it"
+            msg = f"input column {ROW.name!r} is reserved for state; rename it before running"
             raise DataflowError(msg)
         key_schema = pa.schema([schema.field(key) for key in keys])
         return EventTimeSortLogic(keys=key_schema, row_schema=schema, on=self.on)

@@ -69,7 +69,7 @@ class TopSpec(OperatorSpec):
         hidden = (START, END) if self.every_us is None else (END,)
         rows = [f for f in schema if f.name not in keys and not (windowed and f.name == END)]
         if RANK.name in schema.names:
-            msg = f"top: column {RANK.name!r} has the name of a column of the state; rename it"
+            msg = f"input column {RANK.name!r} is reserved for state; rename it before top"
             raise DataflowError(msg)
         if self.rank is not None and self.rank in schema.names:
             msg = f"top: there is a column {self.rank!r} already; say what the rank is called with rank="

@@ -38,7 +38,7 @@ class DeduplicateSpec(OperatorSpec):
         key_schema, _ = split_keys(keys, schema)
         for reserved in (TIMESTEP, UNTIL):
             if reserved.name in keys:
-                msg = f"key {reserved.name!r} has the name of a column of the state; rename it"
+                msg = f"key column {reserved.name!r} is reserved for state; rename it before deduplicate"
                 raise DataflowError(msg)
         if self.on is not None:
             need_time(self.on, schema)

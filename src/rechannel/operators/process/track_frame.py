@@ -152,7 +152,7 @@ def as_polars(keys: pa.RecordBatch, rows: pa.RecordBatch, ids: IntArray) -> pl.D
     names = [*keys.schema.names, *rows.schema.names, KEY]
     frame = pl.from_arrow(pa.Table.from_arrays(columns, names=names))
     if not isinstance(frame, pl.DataFrame):
-        msg = f"a table became {type(frame).__name__}"
+        msg = f"polars.from_arrow returned {type(frame).__name__}, expected DataFrame"
         raise TypeError(msg)
     return frame
 

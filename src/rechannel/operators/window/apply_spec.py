@@ -83,7 +83,7 @@ class ApplySpec(ApplyingSpec):
         """Check names of keys and of what the function answers. Raises DataflowError."""
         need_free(self.schema, (*keys, END))
         if ROW.name in schema.names:
-            msg = f"apply_batches: column {ROW.name!r} has the name of a column of the state; rename it"
+            msg = f"input column {ROW.name!r} is reserved for state; rename it before apply_batches"
             raise DataflowError(msg)
         hidden = (END,) if self.offset_us is None else (START, END)
         return ApplyLogic(
@@ -123,7 +123,9 @@ class ApplySessionSpec(ApplyingSpec, ClosingSessionSpec):
         need_free(self.schema, (*keys, START, END))
         for name in (START, END, FIRST.name, LAST.name):
             if name in keys:
-                msg = f"apply_batches: key {name!r} is the name of a column of sessions; rename it"
+                msg = (
+                    f"key column {name!r} is reserved for sessions; rename it before apply_batches"
+                )
                 raise DataflowError(msg)
         if self.on is not None:
             need_time(self.on, schema)

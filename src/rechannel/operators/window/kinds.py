@@ -39,11 +39,11 @@ class OfOneLength:
 
     size_us: int
     offset_us: int = 0
-    """One of them begins at this time after 1970."""
+    """Start of one of them, microseconds since 1970; those of all others follow."""
 
     @property
     def step_us(self) -> int:
-        """From the begin of one to that of the next."""
+        """Microseconds between the starts of two consecutive windows."""
         return self.size_us
 
     @property
@@ -53,7 +53,7 @@ class OfOneLength:
 
     @property
     def anchor_us(self) -> int | None:
-        """Windows begin then and every `size_us`, and at no other time; None = there are others."""
+        """Start of one window, microseconds since 1970, for windows that do not overlap; None if they overlap."""
         return self.offset_us if self.overlap_us is None else None
 
     @property
@@ -154,7 +154,7 @@ class Sliding(OfOneLength):
 
     @property
     def step_us(self) -> int:
-        """From the begin of one to that of the next."""
+        """Microseconds between the starts of two consecutive windows."""
         return self.every_us
 
 

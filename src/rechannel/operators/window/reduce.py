@@ -30,7 +30,7 @@ class WindowReduceLogic(ReduceLogic):
 
     @property
     def parts(self) -> tuple[Part, ...] | None:
-        """The row, where others can be taken out of it."""
+        """The whole reduced row as one invertible part; None without the user's `inverse`."""
         if self.inverse is None:
             return None
         whole = slice(0, len(self.value_schema))

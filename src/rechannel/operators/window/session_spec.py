@@ -44,8 +44,11 @@ class SessionSpec(AggregatesSpec, ClosingSessionSpec):
         made = AggregateSpec(aggregates=columns)
         if made.ordered != self.aggregates.ordered:
             msg = (
-                "sessions keep their rows if an aggregate goes by the order of rows, and only then; what is stored"
-                f" cannot become the other; {INSTEAD}"
+                "first, last and last_n need the rows of a session, and the stored sessions have only aggregates: leave"
+                f" them out, or {INSTEAD}"
+                if made.ordered
+                else "the stored sessions have their rows, for first, last or last_n, and cannot be converted to"
+                f" aggregates: keep one of the three, or {INSTEAD}"
             )
             raise RefusedError(msg)
         return replace(self, aggregates=made)
@@ -59,7 +62,7 @@ class SessionSpec(AggregatesSpec, ClosingSessionSpec):
         """Check columns and types. Raises DataflowError."""
         for name in (START, END, FIRST.name, LAST.name):
             if name in self.aggregates.aggregates or name in keys:
-                msg = f"{name!r} is the name of a column of sessions; name it otherwise"
+                msg = f"column name {name!r} is reserved for sessions; choose another"
                 raise DataflowError(msg)
         if self.on is not None:
             need_time(self.on, schema)

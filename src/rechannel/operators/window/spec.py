@@ -72,7 +72,7 @@ class CombineSpec:
 
     def need_replaceable(self) -> None:
         """Raise RefusedError: no other logic understands rows that this function combined."""
-        msg = f"what its windows hold was combined with the present function; {INSTEAD}"
+        msg = f"the stored windows were combined with the present function, which another cannot continue: {INSTEAD}"
         raise RefusedError(msg)
 
     def fingerprint(self) -> str:
@@ -138,8 +138,11 @@ class WindowSpec(AggregatesSpec, ClosingSpec):
         made = AggregateSpec(aggregates=columns)
         if self.needs_copies(made, keyed=keyed) != self.copies:
             msg = (
-                "whether each window has rows of its own follows from whether an aggregate goes by the order of rows,"
-                f" and what is stored cannot become the other; {INSTEAD}"
+                "first, last and last_n need overlapping windows that have rows of their own, and the stored ones share"
+                f" theirs: leave them out, or {INSTEAD}"
+                if made.ordered
+                else "the stored windows have rows of their own, for first, last or last_n, and cannot be converted to"
+                f" windows that share theirs: keep one of the three, or {INSTEAD}"
             )
             raise RefusedError(msg)
         return replace(self, aggregates=made)

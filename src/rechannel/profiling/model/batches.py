@@ -33,10 +33,12 @@ def choose_batches(
     """
     queries = list(dict.fromkeys(batch.query for batch in batches))
     if not queries:
-        msg = f"{title} has no batches of Structured Streaming: give the length of a window instead"
+        msg = f"{title} has no batches of Structured Streaming: pass window='1 second' instead of 'batch'"
         raise TraceError(msg)
     if query is None and len(queries) > 1:
-        msg = f"{title} has batches of several streams: name one of {', '.join(queries)}"
+        msg = (
+            f"{title} has batches of several streams: choose one with query=: {', '.join(queries)}"
+        )
         raise TraceError(msg)
     chosen = [batch for batch in batches if query in (None, batch.query)]
     if not chosen:

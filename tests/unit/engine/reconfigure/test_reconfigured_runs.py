@@ -226,9 +226,9 @@ def test_a_change_for_later_costs_the_borders_before_it_no_measurements(monkeypa
         ),
         ({"strategy": "fluid"}, r"such as rc\.strategies\.fluid\(bins=2\), got 'fluid'"),
         ({"strategy": 0}, "expected a strategy"),
-        ({"cause": None}, "cause is a text"),
-        ({"cause": 5}, "cause is a text"),
-        ({"at": 10**100}, "at is the number of a timestep, at most"),
+        ({"cause": None}, "cause must be a string"),
+        ({"cause": 5}, "cause must be a string"),
+        ({"at": 10**100}, "at is out of range: the number of a timestep is at most"),
         ({"change": rc.changes.rescale}, "change is rc.changes.rescale itself: call it"),
         ({"change": type(HALF)}, "change is rc.changes.move itself: call it"),
         ({"change": None}, "expected a change"),
@@ -244,7 +244,7 @@ def test_a_slip_of_who_asks_is_refused_and_the_job_runs_on(given, told):
             job.plan(**{"change": HALF, **given})
     job.process_all_available()
     job.reconfigure(HALF).wait(60)
-    with pytest.raises(RefusedError, match="reason is a text"):
+    with pytest.raises(RefusedError, match="reason must be a string"):
         job.abort("r1", None)
     job.stop()
 

@@ -379,14 +379,14 @@ def test_names_of_columns_of_the_state_are_refused_as_keys(name):
         lambda: left.asof_join(right, name),
         lambda: left.cogroup(right, name).apply_batches(lambda one, _: {"n": one.count()}, "n INT"),
     ):
-        with pytest.raises(DataflowError, match=f"key '{name}' has the name of a column of the st"):
+        with pytest.raises(DataflowError, match=f"key column '{name}' is reserved for state"):
             made()
 
 
 def test_a_key_is_called_matched_where_no_state_is():
     left, right = named(k="matched")
     left.join(right, "matched")
-    with pytest.raises(DataflowError, match="key 'matched' has the name of a column of the state"):
+    with pytest.raises(DataflowError, match="key column 'matched' is reserved for state"):
         left.join(right, "matched", how="left", within=NEAR)
     left, right = named(a="matched")
     left.join(right, "k", how="left", within=NEAR)
@@ -396,9 +396,7 @@ def test_a_key_is_called_matched_where_no_state_is():
 def test_the_name_under_which_state_shows_sides_is_refused(side):
     left, right = named(**{side: "_side"})
     for made in (lambda: left.join(right, "k"), lambda: left.asof_join(right, "k")):
-        with pytest.raises(
-            DataflowError, match="column '_side' has the name of a column that stat"
-        ):
+        with pytest.raises(DataflowError, match="column '_side' is reserved for state"):
             made()
     left, right = named(**{side: "_row"})
     left.join(right, "k")

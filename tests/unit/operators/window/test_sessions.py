@@ -149,7 +149,7 @@ def test_aggregates_by_order_go_by_the_order_in_which_rows_came():
     shown = pushed(rows, harness, ("cid", 4_000, 8))
     found = sorted((r["user"], r["first"], r["last"], r["newest"], r["n"]) for r in shown)
     assert found == [("ann", 1, 7, [4, 5, 7], 5), ("bob", 3, 6, [3, 6], 2)]
-    with pytest.raises(RefusedError, match="sessions keep their rows"):
+    with pytest.raises(RefusedError, match="the stored sessions have their rows"):
         harness.process.reconfigure(rc.changes.change_logic("made", {"n": agg.count()}))
     harness.process.reconfigure(rc.changes.change_logic("made", {"second": agg.last_n("x", 2)}))
     pushed(rows, harness, ("cid", 4_001, 9))
@@ -261,7 +261,7 @@ def test_what_cannot_be_is_refused():
         (lambda: keyed.window(gap, emit="changes"), "emit is 'on_close'"),
         (lambda: keyed.window(gap).top(1, by="x"), "of one length"),
         (lambda: keyed.window(gap).apply_batches(max, "window_end TIMESTAMP"), "leave it out"),
-        (lambda: keyed.window(gap).aggregate(_last=agg.count()), "name it otherwise"),
+        (lambda: keyed.window(gap).aggregate(_last=agg.count()), "reserved for sessions"),
         (lambda: rc.windows.sessions(0), "gap between sessions"),
     ):
         with pytest.raises(DataflowError, match=words):

@@ -22,7 +22,7 @@ def test_batches_of_one_stream_are_ordered_by_their_start():
     ("batches", "query", "said"),
     [
         ([], None, "log has no batches"),
-        (["q", "r"], None, "log has batches of several streams: name one of q, r"),
+        (["q", "r"], None, "log has batches of several streams: choose one with query=: q, r"),
         (["q"], "r", "log has no stream 'r'; it has q"),
     ],
 )

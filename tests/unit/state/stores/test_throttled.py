@@ -49,5 +49,5 @@ def test_hosts_of_one_machine_have_lines_of_their_own(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("bandwidth", "latency"), [(0, 0), (-1, 0), (1, -1)])
 def test_a_line_that_nothing_passes_is_refused(tmp_path, line, bandwidth, latency):
-    with pytest.raises(RefusedError, match="a line has a bandwidth above 0"):
+    with pytest.raises(RefusedError, match="bandwidth must be > 0 bytes/s"):
         ThrottledStore(LocalStore(tmp_path), bandwidth=bandwidth, line=line, latency=latency)
