@@ -91,15 +91,15 @@ class Program:
         states: dict[str, list[list[Row]]] = {step.name: [] for step in self.keyed}
         for step in self.steps:
             step.reset()
-        for timestep, now_ms in enumerate(self.times, 1):
+        for timestep, stream_ms in enumerate(self.times, 1):
             rows: dict[int, list[Row]] = {}
             for step in self.steps:
                 inputs = [rows[id(up)] for up in step.inputs]
-                rows[id(step)] = step.run(now_ms, timestep, *inputs)
+                rows[id(step)] = step.run(stream_ms, timestep, *inputs)
             for name, step in self.ends.items():
                 outputs[name][timestep] = rows[id(step)]
             for step in self.keyed:
-                step.now_ms = now_ms
+                step.stream_ms = stream_ms
                 states[step.name].append(step.state())
         return outputs, states
 

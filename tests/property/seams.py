@@ -131,11 +131,11 @@ class Heart:
     beats: bool = True
     replaced: bool = False
 
-    def beat(self, now_ms: float) -> None:
+    def beat(self, steady_ms: float) -> None:
         """Give a sign if the last one is long ago, as long as the thread has not ended."""
-        if not self.beats or now_ms - self.beaten_ms < BEAT_MS:
+        if not self.beats or steady_ms - self.beaten_ms < BEAT_MS:
             return
-        self.beaten_ms, over, failed = now_ms, OneTurn(), self.failed
+        self.beaten_ms, over, failed = steady_ms, OneTurn(), self.failed
         heart = Heartbeat(self.renew, over=over, replaced=self._replaced, trouble=self._trouble)
         heart._beat()
         self.beats = over.turns > 1

@@ -238,7 +238,7 @@ class Runner:
                 combined=combined,
                 old=self._old(keys),
                 found=np.array([key in self.state for key in keys]),
-                clock=Clock(now_ms=0),
+                clock=Clock(stream_ms=0),
                 timestep=0,
             )
         )

@@ -122,7 +122,7 @@ class Twins:
     naive: dict[str | None, State] = field(default_factory=dict)
     timestep: int = 0
     timeout: int | None = None
-    now_ms: int = 0
+    stream_ms: int = 0
 
     @property
     def logic(self) -> TrackLogic:
@@ -177,14 +177,14 @@ class Twins:
         parts = self.parts(where)
         if not parts:
             return
-        live = live_at(Capabilities(self.logic), Clock(now_ms=self.now_ms))
+        live = live_at(Capabilities(self.logic), Clock(stream_ms=self.stream_ms))
         whole = merge_rows(parts, 1, live, bottom=True)
         self.manifest = self.manifest.apply(Edit(retire=((seqs, where),)))
         self._add(whole, 2, where)
 
     def _add(self, rows: Rows, level: int, where: Intervals | None = None) -> None:
         self.timestep += 1
-        step = StageStep(timestep=self.timestep, now_ms=0)
+        step = StageStep(timestep=self.timestep, stream_ms=0)
         writer = RunWriter(self.program, step, 0, f"a{self.timestep}")
         runs = writer.write(rows, where or Intervals.everything(), self.timestep, level)
         self.manifest = self.manifest.apply(Edit(add=runs))
@@ -207,13 +207,13 @@ class Twins:
 
     def scanned(self, own: Intervals) -> dict[str | None, State]:
         state = TaskState(own=own, runs=self.manifest.within(own))
-        rows = finished(self.program, state, Clock(now_ms=self.now_ms)).to_pylist()
+        rows = finished(self.program, state, Clock(stream_ms=self.stream_ms)).to_pylist()
         return {row.pop("k"): row for row in rows}
 
     def retime(self, timeout: int | None) -> None:
         old = self.logic
         self.timeout = timeout
-        migration = migration_between(old, self.logic, now_ms=self.now_ms)
+        migration = migration_between(old, self.logic, stream_ms=self.stream_ms)
         if migration is not None:
             self.migrations.append(migration)
 
@@ -281,20 +281,20 @@ def test_no_key_that_a_timeout_ended_comes_back(data: st.DataObject):
     """Timeouts come, go and change; what was merged when does not show."""
     twins = Twins(schema=pa.schema([("n", pa.int32())]), timeout=data.draw(TIMEOUTS))
     for _ in range(data.draw(st.integers(2, 10))):
-        twins.now_ms += data.draw(st.integers(0, 4))
+        twins.stream_ms += data.draw(st.integers(0, 4))
         event = data.draw(st.sampled_from(["rows", "rows", "timeout", "merge"]))
         expire(twins)
         if event == "timeout":
             timed, timeout = twins.timeout is not None, data.draw(TIMEOUTS)
             twins.retime(timeout)
             if timeout is not None and not timed:
-                twins.naive = {k: {**s, "_seen": twins.now_ms} for k, s in twins.naive.items()}
+                twins.naive = {k: {**s, "_seen": twins.stream_ms} for k, s in twins.naive.items()}
             expire(twins)
         elif event == "merge":
             twins.merge(hashes_in(data.draw(EIGHTHS)))
         else:
             keys = data.draw(st.lists(NAMES, unique=True))
-            twins.write({key: {"n": i, "_seen": twins.now_ms} for i, key in enumerate(keys)})
+            twins.write({key: {"n": i, "_seen": twins.stream_ms} for i, key in enumerate(keys)})
         expected = {key: {"n": state["n"]} for key, state in twins.naive.items()}
         assert twins.scanned(Intervals.everything()) == expected
 
@@ -302,5 +302,5 @@ def test_no_key_that_a_timeout_ended_comes_back(data: st.DataObject):
 def expire(twins: Twins) -> None:
     """By hand: forget keys whose time is up."""
     if twins.timeout is not None:
-        limit = twins.now_ms - twins.timeout
+        limit = twins.stream_ms - twins.timeout
         twins.naive = {k: s for k, s in twins.naive.items() if s["_seen"] >= limit}

@@ -217,7 +217,7 @@ class Schedule:
         if self.rng.random() < 0.02:
             self.happened["outages"] += 1
             self.world.store.away = self.rng.choice((1, 2, 8))
-        if self.rng.random() < 0.05 and life.process.journal.state.now_ms:
+        if self.rng.random() < 0.05 and life.process.journal.state.stream_ms:
             self.happened["the clock jumps"] += 1
             self.world.jump()
         # An outage of the store silences a driver that is awake, in the end for longer than its lease lasts.
@@ -289,7 +289,7 @@ class Schedule:
         if state.last_committed != self.grown:
             self.grown = state.last_committed
             growth.check_growth(state, FAN)
-        assert state.now_ms <= self.world.steady(), "the stream is ahead of its time"
+        assert state.stream_ms <= self.world.steady(), "the stream is ahead of its time"
 
     def wake(self) -> None:
         """A driver that slept while another took over does something, until it learns of it."""

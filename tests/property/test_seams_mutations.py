@@ -81,7 +81,7 @@ def any_clock(patch: pytest.MonkeyPatch) -> None:
 
     def read(self: StreamTime, wall_ms: int, steady_ms: float) -> StreamTime:
         del steady_ms
-        return structs.replace(self, now_ms=max(self.now_ms, wall_ms))
+        return structs.replace(self, stream_ms=max(self.stream_ms, wall_ms))
 
     patch.setattr(StreamTime, "read", read)
 

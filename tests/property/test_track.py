@@ -42,7 +42,7 @@ def run(
     state: dict[Key, tuple[Any, ...]] = {}
     outputs = []
     for now, batch in enumerate(batches):
-        received = arrivals(logic, batch, state, now_ms=now)
+        received = arrivals(logic, batch, state, stream_ms=now)
         applied = logic.apply(received)
         for key, _ in batch:
             state.pop(key, None)

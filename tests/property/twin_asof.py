@@ -25,7 +25,7 @@ class Asof(Join):
         tolerance = self.tolerance
         return left.asof_join(right, self.on, how=self.how, tolerance=tolerance, **self.options)
 
-    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+    def run(self, stream_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         before = self.watermark
         came, late = self._came(timestep, inputs, before)
         self._advance()

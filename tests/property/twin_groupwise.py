@@ -66,7 +66,7 @@ class Cogroup(Join):
         }
         return {"_key": np.concatenate([one["key"], two["key"]]), **both}
 
-    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+    def run(self, stream_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         before = self.watermark
         came, late = self._came(timestep, inputs, before)
         self._advance()
@@ -130,7 +130,7 @@ class Apply(Keyed):
         named = zip(("side", "nth", "others", "value"), self.fields, strict=True)
         return {"_key": made["key"], **{name: made[of] for of, name in named}}
 
-    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+    def run(self, stream_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         up, before = self.inputs[0], self.watermark
         late = []
         at = up.place(TIME)

@@ -78,7 +78,7 @@ class Join(Keyed):
     def others(self, side: int) -> list[str]:
         return [name for name in self.inputs[side].columns if name not in self.names(side)]
 
-    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+    def run(self, stream_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         before = self.watermark
         came, late = self._came(timestep, inputs, before)
         self._advance()

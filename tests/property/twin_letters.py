@@ -71,7 +71,7 @@ class Failing(Step):
             dislike(row, self.modulus)
         return batch
 
-    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+    def run(self, stream_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         self.letters, passed = [], []
         for row in inputs[0]:
             try:
@@ -114,9 +114,9 @@ class FailingTrack(Track):
         dislike(row, self.modulus)
         return super()._mixed(trail, row)
 
-    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+    def run(self, stream_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         self.letters = []
-        return super().run(now_ms, timestep, *inputs)
+        return super().run(stream_ms, timestep, *inputs)
 
     def failed(self, key: Row, rows: list[Row], error: Exception) -> bool:
         names = [*self.keys, *self.values]
@@ -131,7 +131,7 @@ class DeadRows(Step):
     def build(self, *inputs: Any) -> Any:
         return inputs[0].dead_letters.map(read, self.ddl, name=self.name)
 
-    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+    def run(self, stream_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         (failing,) = self.inputs
         letters: list[Row] = failing.letters  # type: ignore[attr-defined]
         return letters

@@ -36,17 +36,17 @@ class Given(Step):
             schema_of(self.ddl),
         )
 
-    def rows(self, now_ms: int) -> list[Row]:
+    def rows(self, stream_ms: int) -> list[Row]:
         """Some keys, of which some rows stay as they are for a while."""
-        known = [k for k in range(self.span) if mix((k, now_ms)) % 3]
-        often = [(k, mix((k, now_ms // 50)) % 4, k % 2 == 0 or None) for k in known]
-        return [(None, 0, True), (-1, now_ms, None), *often]
+        known = [k for k in range(self.span) if mix((k, stream_ms)) % 3]
+        often = [(k, mix((k, stream_ms // 50)) % 4, k % 2 == 0 or None) for k in known]
+        return [(None, 0, True), (-1, stream_ms, None), *often]
 
-    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+    def run(self, stream_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         """The whole of it, as it was read last."""
-        due = self.refresh is not None and now_ms - (self.read_ms or 0) >= self.refresh
+        due = self.refresh is not None and stream_ms - (self.read_ms or 0) >= self.refresh
         if self.read_ms is None or due:
-            self.read_ms = now_ms
+            self.read_ms = stream_ms
         return self.rows(self.read_ms)
 
 
@@ -67,7 +67,7 @@ class Lookup(Keyed):
             options["refresh"] = table.refresh
         return inputs[0].lookup(inputs[1], self.on, how=self.how, by=self.by, **options)
 
-    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+    def run(self, stream_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         if isinstance(self.inputs[1], Given):
             self.memory = {}
         for row in inputs[1]:

@@ -65,7 +65,7 @@ class Arranged(Keyed):
         """The stream before it: the operator is made together with the one behind it."""
         return inputs[0].event_time(TIME, self.delay, name=f"{self.name}-time")
 
-    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+    def run(self, stream_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         up, before = self.inputs[0], self.watermark
         late, places = [], dict[str, int]()
         for row in inputs[0]:
@@ -125,7 +125,7 @@ class Running(Keyed):
         keyed = inputs[0].key_by(*self.keys)
         return keyed.running(made, time_column=TIME if self.timed else None, **self.options)
 
-    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+    def run(self, stream_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         up, emitted = self.inputs[0], []
         places = [up.place(name) for name in self.values]
         for row in inputs[0]:
@@ -157,7 +157,7 @@ class Counted(Keyed):
         windows = inputs[0].key_by(*self.keys).window(rc.windows.counting(self.size, self.every))
         return windows.aggregate(made, **self.options)
 
-    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+    def run(self, stream_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         up, emitted = self.inputs[0], []
         for row in inputs[0]:
             key = tuple(row[up.place(name)] for name in self.keys)

@@ -48,26 +48,26 @@ class Timed(Track):
         n, trail = state
         return None if trail % 5 == 0 else (n, -trail)
 
-    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+    def run(self, stream_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         up, before = self.inputs[0], self.watermark
         late: list[Row] = []
         came: dict[Any, Any] = {}
         for row in inputs[0]:
             key = tuple(row[up.place(name)] for name in self.keys)
             mine = came.setdefault(repr(list(map(plain, key))), (key, []))[1]
-            until = self.until(row, now_ms)
+            until = self.until(row, stream_ms)
             if until is None or (self.event and self.passed(until, before)):
                 late.append((key, row))
             else:
                 mine.append((until, tuple(row[up.place(name)] for name in self.values)))
         self.late = self._in_order(late)
-        self.watermark = self.after(inputs[0], now_ms)
+        self.watermark = self.after(inputs[0], stream_ms)
         shown = []
         for text, (key, rows) in came.items():
             known = self.memory.get(text, (key, None))[1]
             if not rows:
                 continue
-            made = self.update(key, known, [row for _, row in rows], now_ms)
+            made = self.update(key, known, [row for _, row in rows], stream_ms)
             self.memory.pop(text, None)
             if made is not None:
                 untils = [until for until, _ in rows] + ([] if known is None else [known[1]])
@@ -82,18 +82,18 @@ class Timed(Track):
         rows = [(*key, *state) for _, key, state in shown]
         return self._placed([key for _, key, _ in shown], places, rows)
 
-    def until(self, row: Row, now_ms: int) -> int | None:
+    def until(self, row: Row, stream_ms: int) -> int | None:
         at: Any = row[self.inputs[0].place(TIME)] if self.event else None
         if self.event and at is None:
             return None
         assert self.timeout_ms is not None
-        return (ms_of(at) if self.event else now_ms) + self.timeout_ms
+        return (ms_of(at) if self.event else stream_ms) + self.timeout_ms
 
-    def after(self, rows: list[Row], now_ms: int) -> int | None:
+    def after(self, rows: list[Row], stream_ms: int) -> int | None:
         """The watermark behind some rows."""
         known = [] if self.watermark is None else [self.watermark]
         if not self.event:
-            return max([*known, now_ms])
+            return max([*known, stream_ms])
         at = self.inputs[0].place(TIME)
         seen = [ms_of(row[at]) - self.delay for row in rows if row[at] is not None]
         return max([*known, *seen], default=None)
@@ -102,7 +102,7 @@ class Timed(Track):
     def passed(at: int, watermark: int | None) -> bool:
         return watermark is not None and at <= watermark
 
-    def _fresh(self, kept: Any, now_ms: int) -> bool:
+    def _fresh(self, kept: Any, stream_ms: int) -> bool:
         return True
 
 

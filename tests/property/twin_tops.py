@@ -59,7 +59,7 @@ class Top(Keyed):
             )
         return keyed.top(self.n, list(self.by), descending=list(self.by.values()), **self.options)
 
-    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+    def run(self, stream_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         up, before = self.inputs[0], self.watermark
         touched: dict[str, None] = {}
         was = {text: self._ranked(kept) for text, (_, kept) in self.memory.items()}

@@ -114,7 +114,7 @@ class Window(Keyed):
     def windows(self) -> Any:
         return rc.windows.tumbling(self.size)
 
-    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+    def run(self, stream_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         up, before = self.inputs[0], self.watermark
         places = [up.place(name) for name in self.user_keys]
         at = up.place(TIME)
@@ -133,7 +133,7 @@ class Window(Keyed):
         self.late = self._in_order(late)
         seen = [ms_of(row[at]) - self.delay for row in inputs[0] if row[at] is not None]
         self.watermark = max([*seen, *([] if before is None else [before])], default=None)
-        early = self._early(now_ms, touched)
+        early = self._early(stream_ms, touched)
         shown = [t for t in self.memory if t in early or self._shows(t, t in touched, before)]
         emitted = [(self.memory[t][0], (*self.memory[t][0], *self._row(t))) for t in shown]
         gone = [t for t in self.memory if self.passed(self.end(t) + self.lateness, self.watermark)]
@@ -149,13 +149,13 @@ class Window(Keyed):
         """Of the windows that a row is in."""
         return starts_of(at, self.size)
 
-    def _early(self, now_ms: int, touched: dict[str, None]) -> dict[str, None]:
+    def _early(self, stream_ms: int, touched: dict[str, None]) -> dict[str, None]:
         """Windows that are shown before they are complete: at the first timestep of every interval."""
         if self.early is None:
             return {}
         self.changed |= touched
-        last, self.last_ms = self.last_ms, now_ms
-        if last is None or now_ms // self.early == last // self.early:
+        last, self.last_ms = self.last_ms, stream_ms
+        if last is None or stream_ms // self.early == last // self.early:
             return {}
         shown, self.changed = self.changed, {}
         return {t: None for t in shown if t in self.memory and not self._over(t)}
@@ -234,7 +234,7 @@ class Sliding(Window):
         """End of the last window with a row."""
         return at // self.every * self.every + self.size
 
-    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+    def run(self, stream_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         up, before = self.inputs[0], self.watermark
         places = [up.place(name) for name in self.user_keys]
         at = up.place(TIME)
@@ -306,7 +306,7 @@ class Deduplicate(Keyed):
             stream = stream.event_time(TIME, self.delay, name=f"{self.name}-time")
         return stream.deduplicate(*self.keys, within=self.within, **self.options)
 
-    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+    def run(self, stream_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         up, before = self.inputs[0], self.watermark
         if self.within is not None:
             at = up.place(TIME)
@@ -353,7 +353,7 @@ class LateRows(Step):
     def build(self, *inputs: Any) -> Any:
         return inputs[0].late
 
-    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+    def run(self, stream_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         (operator,) = self.inputs
         late: list[Row] = operator.late  # type: ignore[attr-defined]
         return late
@@ -389,12 +389,12 @@ class Sessions(Window):
         windows = keyed.window(self.windows(), emit=self.emit, time="processing")
         return windows.aggregate(made, **self.options)
 
-    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+    def run(self, stream_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         before = self.watermark
         late, came = [], []
         for row in inputs[0]:
             user = tuple(row[self.inputs[0].place(name)] for name in self.user_keys)
-            ms = self._time(row, now_ms)
+            ms = self._time(row, stream_ms)
             text = repr(list(map(plain, user)))
             if ms is None or self._foreign(text, ms, before):
                 late.append((user, row))
@@ -405,10 +405,12 @@ class Sessions(Window):
             self.arrived += 1
             kept = self.memory.setdefault(text, (user, []))[1]
             kept.append((ms, timestep, self.arrived, row))
-        seen = [ms - self.delay for row in inputs[0] if (ms := self._time(row, now_ms)) is not None]
-        seen += [now_ms] if self.processing else []
+        seen = [
+            ms - self.delay for row in inputs[0] if (ms := self._time(row, stream_ms)) is not None
+        ]
+        seen += [stream_ms] if self.processing else []
         self.watermark = max([*seen, *([] if before is None else [before])], default=None)
-        since = self._since(now_ms, timestep)
+        since = self._since(stream_ms, timestep)
         emitted, places = [], []
         for text, (user, kept) in list(self.memory.items()):
             left = []
@@ -423,18 +425,18 @@ class Sessions(Window):
                 del self.memory[text]
         return self._placed([user for user, _ in emitted], places, [row for _, row in emitted])
 
-    def _time(self, row: Row, now_ms: int) -> int | None:
+    def _time(self, row: Row, stream_ms: int) -> int | None:
         if self.processing:
-            return now_ms
+            return stream_ms
         at = row[self.inputs[0].place(TIME)]
         return None if at is None else ms_of(at)
 
-    def _since(self, now_ms: int, timestep: int) -> int | None:
+    def _since(self, stream_ms: int, timestep: int) -> int | None:
         """The timestep that showed sessions early before this one, if this one does: the first of every interval."""
         if self.early is None:
             return None
-        last, self.last_ms = self.last_ms, now_ms
-        if last is None or now_ms // self.early == last // self.early:
+        last, self.last_ms = self.last_ms, stream_ms
+        if last is None or stream_ms // self.early == last // self.early:
             return None
         since, self.shown_early = self.shown_early, timestep
         return since
@@ -503,27 +505,27 @@ class Processing(Window):
         )
         return windows.aggregate(made, **self.options)
 
-    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+    def run(self, stream_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         up, before = self.inputs[0], self.watermark
         touched = set()
         for row in inputs[0]:
             user = tuple(row[up.place(name)] for name in self.user_keys)
             text = repr(list(map(plain, user)))
-            self.memory.setdefault(text, (user, []))[1].append((now_ms, row))
+            self.memory.setdefault(text, (user, []))[1].append((stream_ms, row))
             touched.add(text)
-        self.watermark = now_ms
+        self.watermark = stream_ms
         emitted = []
         for text, (user, kept) in list(self.memory.items()):
             for start in sorted({s for came, _ in kept for s in self._starts(came)}):
                 mine = [row for came, row in kept if start <= came < start + self.size]
-                over = self.passed(start + self.size, now_ms)
+                over = self.passed(start + self.size, stream_ms)
                 if (
                     over and not self.passed(start + self.size, before)
                     if self.complete
-                    else text in touched and start <= now_ms < start + self.size
+                    else text in touched and start <= stream_ms < start + self.size
                 ):
                     emitted.append(self._emitted(user, start, self.size, mine))
-            left = [one for one in kept if max(self._starts(one[0])) + self.size > now_ms]
+            left = [one for one in kept if max(self._starts(one[0])) + self.size > stream_ms]
             self.memory[text] = (user, left)
             if not left:
                 del self.memory[text]

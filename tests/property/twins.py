@@ -68,7 +68,7 @@ class Step:
     def build(self, *inputs: Any) -> Any:
         raise NotImplementedError
 
-    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+    def run(self, stream_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         raise NotImplementedError
 
     def reset(self) -> None:
@@ -91,7 +91,7 @@ class Source(Step):
     def build(self, *inputs: Any) -> Any:
         return rc.read().memory(self.connector, name=self.name)
 
-    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+    def run(self, stream_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         return self.batches[timestep - 1] if timestep <= len(self.batches) else []
 
 
@@ -107,7 +107,7 @@ class Filter(Step):
     def build(self, *inputs: Any) -> Any:
         return inputs[0].filter(self.alone().keeps, name=self.name)
 
-    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+    def run(self, stream_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         return [row for row in inputs[0] if self.keeps(row)]
 
 
@@ -131,7 +131,7 @@ class Part(Step):
         made = inputs[0].branch(a=first, b=second, otherwise="c", name=self.name)
         return made[self.branch]
 
-    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+    def run(self, stream_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         return [row for row in inputs[0] if self._of(row) == self.branch]
 
     def _of(self, row: Row) -> str:
@@ -165,7 +165,7 @@ class Remap(Step):
             return inputs[0].map(self.alone().made, self.ddl, name=self.name)
         return inputs[0].flat_map(self.alone().many, self.ddl, name=self.name)
 
-    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+    def run(self, stream_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         if self.copies is None:
             return [self.made(row) for row in inputs[0]]
         return [made for row in inputs[0] for made in self.many(row)]
@@ -194,7 +194,7 @@ class Vector(Step):
             return inputs[0].map_batches(more, name=self.name, resource=lambda: pa.scalar(1))
         return inputs[0].map_batches(change, name=self.name)
 
-    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+    def run(self, stream_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         kept = [row for row in inputs[0] if (row[0] or 0) % 2 == 0]
         return [(a, b, None if c is None else c + 1, x) for a, b, c, x in kept]
 
@@ -206,7 +206,7 @@ class Union(Step):
     def build(self, *inputs: Any) -> Any:
         return inputs[0].union(*inputs[1:], name=self.name)
 
-    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+    def run(self, stream_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
         return [row for rows in inputs for row in rows]
 
 
@@ -217,7 +217,7 @@ class Keyed(Step):
     keys: tuple[str, ...]
     tasks: int | None = None
     memory: dict[str, tuple[Row, Any]] = field(default_factory=dict)
-    now_ms: int = 0
+    stream_ms: int = 0
 
     def reset(self) -> None:
         self.memory = {}
@@ -235,8 +235,8 @@ class Keyed(Step):
     def values(self) -> list[str]:
         return [name for name in self.inputs[0].columns if name not in self.keys]
 
-    def run(self, now_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
-        self.now_ms = now_ms
+    def run(self, stream_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+        self.stream_ms = stream_ms
         up = self.inputs[0]
         key_places = [up.place(name) for name in self.keys]
         places = [up.place(name) for name in self.values]
@@ -249,7 +249,7 @@ class Keyed(Step):
         for text, (key, rows) in groups.items():
             known = self.memory.get(text)
             try:
-                kept = self.update(key, None if known is None else known[1], rows, now_ms)
+                kept = self.update(key, None if known is None else known[1], rows, stream_ms)
             except Exception as error:
                 if not self.failed(key, rows, error):
                     raise
@@ -296,7 +296,7 @@ class Keyed(Step):
         del key, rows, error
         return False
 
-    def update(self, key: Row, kept: Any, rows: list[Row], now_ms: int) -> Any:
+    def update(self, key: Row, kept: Any, rows: list[Row], stream_ms: int) -> Any:
         """What is remembered after some rows; None forgets the key."""
         raise NotImplementedError
 
@@ -327,7 +327,7 @@ class Aggregate(Keyed):
         made = {name: AGGREGATES[how].function(of) for name, (how, of) in self.chosen.items()}
         return inputs[0].key_by(*self.keys).aggregate(made, **self.options)
 
-    def update(self, key: Row, kept: Any, rows: list[Row], now_ms: int) -> Any:
+    def update(self, key: Row, kept: Any, rows: list[Row], stream_ms: int) -> Any:
         return [*(kept or []), *rows]
 
     def shown(self, kept: Any) -> Row:
@@ -369,7 +369,7 @@ class Reduce(Keyed):
             columns.append(joined)
         return pa.RecordBatch.from_arrays(columns, schema=earlier.schema)
 
-    def update(self, key: Row, kept: Any, rows: list[Row], now_ms: int) -> Any:
+    def update(self, key: Row, kept: Any, rows: list[Row], stream_ms: int) -> Any:
         for row in rows:
             kept = row if kept is None else self.join_rows(kept, row)
         return kept
@@ -430,19 +430,19 @@ class Track(Keyed):
         near = self.inputs[0].near
         return (trail * 31 + mix(v for name, v in named if name not in near)) % 2**53
 
-    def update(self, key: Row, kept: Any, rows: list[Row], now_ms: int) -> Any:
-        state, left = (kept[0] if kept and self._fresh(kept, now_ms) else None), list(rows)
+    def update(self, key: Row, kept: Any, rows: list[Row], stream_ms: int) -> Any:
+        state, left = (kept[0] if kept and self._fresh(kept, stream_ms) else None), list(rows)
         if state is None and self.begins:
             state = self.initialise(key, left.pop(0))
         if left:
             state = self.follow(key, state, left)
-        return None if state is None else (state, now_ms)
+        return None if state is None else (state, stream_ms)
 
-    def _fresh(self, kept: Any, now_ms: int) -> bool:
-        return self.timeout_ms is None or now_ms - kept[1] <= self.timeout_ms
+    def _fresh(self, kept: Any, stream_ms: int) -> bool:
+        return self.timeout_ms is None or stream_ms - kept[1] <= self.timeout_ms
 
     def alive(self, kept: Any) -> bool:
-        return self._fresh(kept, self.now_ms)
+        return self._fresh(kept, self.stream_ms)
 
     def shown(self, kept: Any) -> Row:
         return tuple(kept[0])
@@ -465,8 +465,8 @@ class TrackBatches(Track):
         keyed = self.timed(inputs[0]).key_by(*self.keys)
         return keyed.track_batches(follow, state=self.declared, **self.timing, **self.options)
 
-    def update(self, key: Row, kept: Any, rows: list[Row], now_ms: int) -> Any:
-        n, trail = kept[0] if kept and self._fresh(kept, now_ms) else (0, 0)
+    def update(self, key: Row, kept: Any, rows: list[Row], stream_ms: int) -> Any:
+        n, trail = kept[0] if kept and self._fresh(kept, stream_ms) else (0, 0)
         last = rows[-1][self.values.index(self.last)]
         n, trail = n + len(rows), trail * 3 % 1000 + (-1 if last is None else last)
-        return None if n % self.drop == 0 else ((n, trail), now_ms)
+        return None if n % self.drop == 0 else ((n, trail), stream_ms)

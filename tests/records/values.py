@@ -90,7 +90,7 @@ EDITS = [
 TIMES = [
     Times(),
     Times(watermark=-5, marks={"clicks": Mark(latest=7, active_ms=9), "views": Mark()}),
-    Times(watermark=ENDED, beat=Beat(now_ms=1000, shown=4)),
+    Times(watermark=ENDED, beat=Beat(stream_ms=1000, shown=4)),
 ]
 ROUTINGS = [
     Routing.even(bins=8, tasks=3),
@@ -288,12 +288,12 @@ def bodies() -> list[Any]:
         Opened(
             host="h", pid=7, time_ms=1, fingerprint="f", version="0.1.0", keep_versions=4, id="5f"
         ),
-        Intent(timestep=7, sources={}, configuration_version=3, now_ms=99),
+        Intent(timestep=7, sources={}, configuration_version=3, stream_ms=99),
         Intent(
             timestep=8,
             sources={"flights": span, "clicks": named},
             configuration_version=3,
-            now_ms=99,
+            stream_ms=99,
             configuration=CONFIGURATIONS[1],
             steps=steps,
         ),
@@ -335,11 +335,11 @@ def states() -> list[JournalState]:
     committed = bodies()[5]
     shared = run(segment="segments/counts/6-0.arrow", seq=2)
     versions = {
-        6: Version(manifests={"counts": Manifest((shared,))}, now_ms=5),
+        6: Version(manifests={"counts": Manifest((shared,))}, stream_ms=5),
         7: Version(
             manifests={"counts": Manifest((RUNS[4], shared)), "sums": Manifest((shared,))},
             outbox={"counts": ("outbox/counts/7-0.arrow",)},
-            now_ms=6,
+            stream_ms=6,
             times={"sums": TIMES[1]},
         ),
     }

@@ -60,8 +60,8 @@ class Story:
     def do_decide(self, **named: str) -> None:
         self.loop.change = {name: int(value) for name, value in named.items()}
 
-    def do_at(self, now_ms: str) -> None:
-        self.loop.now_ms = float(now_ms)
+    def do_at(self, wall_ms: str) -> None:
+        self.loop.wall_ms = float(wall_ms)
 
     def do_turn(self) -> None:
         self.loop.turn()

@@ -25,7 +25,7 @@ def arrivals(
     logic: StatefulLogic,
     rows: Sequence[tuple[Key, tuple[Any, ...]]],
     old: Mapping[Key, tuple[Any, ...]] | None = None,
-    now_ms: int = 0,
+    stream_ms: int = 0,
 ) -> OperatorInput:
     """(key, values) in stream order, grouped by key.
 
@@ -44,7 +44,7 @@ def arrivals(
         combined=False,
         old=columns([old.get(key, junk) for key in keys], logic.state_schema),
         found=np.array([key in old for key in keys], dtype=np.bool_),
-        clock=Clock(now_ms=now_ms),
+        clock=Clock(stream_ms=stream_ms),
         timestep=1,
     )
 

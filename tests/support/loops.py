@@ -50,7 +50,7 @@ class PaperLoop:
     """
 
     state: LoopState
-    now_ms: float = 1_000.0
+    wall_ms: float = 1_000.0
     read: int = 0
     offers: int = 0
     room: bool = True
@@ -91,7 +91,7 @@ class PaperLoop:
     def turn(self) -> None:
         """A turn of the driver."""
         self.react(events.Begin(stopping=self.stopping))
-        self.react(events.Open(at_ms=self.now_ms))
+        self.react(events.Open(at_ms=self.wall_ms))
         self.react(events.Start())
         self.react(events.Commit())
 
@@ -104,7 +104,7 @@ class PaperLoop:
     def failed(self, operator: str, timestep: int, kind: str) -> None:
         """A unit failed."""
         error = ERRORS[kind](f"{operator} is broken")
-        self.react(events.UnitFailed(unit=(operator, timestep), error=error, at_ms=self.now_ms))
+        self.react(events.UnitFailed(unit=(operator, timestep), error=error, at_ms=self.wall_ms))
 
     def rest(self, *, published: bool = True, fetching: bool = False) -> None:
         """A turn is over in which nothing happened."""
@@ -113,7 +113,7 @@ class PaperLoop:
                 asked=self.asked,
                 fetching=fetching,
                 published=published,
-                now_ms=self.now_ms,
+                wall_ms=self.wall_ms,
                 polled_ms=0,
             )
         )
@@ -145,7 +145,7 @@ class PaperLoop:
         return "answer changes", events.ChangesAnswered(happened=False)
 
     def on_look_around(self, command: commands.LookAround) -> Any:
-        around = events.Around(now_ms=self.now_ms, time_ms=int(self.now_ms), room=self.room)
+        around = events.Around(wall_ms=self.wall_ms, stream_ms=int(self.wall_ms), room=self.room)
         return f"look around: {'room' if self.room else 'no room'}", around
 
     def on_ask_coordinator(self, command: commands.AskCoordinator) -> Any:
@@ -154,7 +154,9 @@ class PaperLoop:
             version = configuration.version + 1
             configuration = replace(configuration, version=version, **self.change)
         decision = Decision(configuration=configuration, hold=self.hold)
-        decided = events.Decided(decision=decision, now_ms=command.now_ms, time_ms=command.time_ms)
+        decided = events.Decided(
+            decision=decision, wall_ms=command.wall_ms, stream_ms=command.stream_ms
+        )
         told = f"configuration {configuration.version}" + (", hold" if self.hold else "")
         return f"ask the coordinator: {told}", decided
 
@@ -163,7 +165,7 @@ class PaperLoop:
             return "look at the program: fails", self._failure("program")
         against = {"r1": self.against} if self.against else {}
         looked = events.VersionLooked(
-            decision=command.decision, time_ms=command.time_ms, against=against, record={}
+            decision=command.decision, stream_ms=command.stream_ms, against=against, record={}
         )
         return f"look at the program: {self.against or 'it can begin'}", looked
 
@@ -185,8 +187,8 @@ class PaperLoop:
         slices = {"in": _slice(self.read)} if self.offers else None
         offered = events.Offered(
             decision=command.decision,
-            now_ms=command.now_ms,
-            time_ms=command.time_ms,
+            wall_ms=command.wall_ms,
+            stream_ms=command.stream_ms,
             slices=slices,
             nothing={},
         )
@@ -194,7 +196,7 @@ class PaperLoop:
 
     def _failure(self, what: str) -> events.LookFailed:
         error = ERRORS[self.failing[what]](f"the {what} cannot be looked at")
-        return events.LookFailed(what=f"looking at the {what}", error=error, at_ms=self.now_ms)
+        return events.LookFailed(what=f"looking at the {what}", error=error, at_ms=self.wall_ms)
 
     def on_settle_idle(self, command: commands.SettleIdle) -> Any:
         configuration = self.state.configuration
@@ -218,7 +220,7 @@ class PaperLoop:
         return f"open {command.decided.number} again", opened
 
     def _in_flight(self, decided: Timestep, began_ms: float, *, fresh: bool) -> events.Opened:
-        flight = InFlight(decided=decided, began_ms=began_ms, decided_ms=self.now_ms)
+        flight = InFlight(decided=decided, began_ms=began_ms, decided_ms=self.wall_ms)
         return events.Opened(flight=flight, fresh=fresh)
 
     def on_start_units(self, command: commands.StartUnits) -> Any:
@@ -235,11 +237,11 @@ class PaperLoop:
         number = command.number
         if "sinks" in self.failing:
             error = ERRORS[self.failing["sinks"]]("a sink is broken")
-            failed = events.StageFailed(number=number, error=error, at_ms=self.now_ms)
+            failed = events.StageFailed(number=number, error=error, at_ms=self.wall_ms)
             return f"stage sinks for {number}: fails", failed
         return (
             f"stage sinks for {number}",
-            events.Staged(number=number, staged={}, ran_ms=self.now_ms),
+            events.Staged(number=number, staged={}, ran_ms=self.wall_ms),
         )
 
     def on_journal_commit(self, command: commands.JournalCommit) -> Any:
@@ -247,7 +249,7 @@ class PaperLoop:
             number=command.number,
             staged=command.staged,
             ran_ms=command.ran_ms,
-            committed_ms=self.now_ms,
+            committed_ms=self.wall_ms,
         )
         return f"journal the commit of {command.number}", committed
 
@@ -313,5 +315,5 @@ def _slice(batch: int) -> SourceSlice:
 
 def _timestep(number: int, configuration: Configuration, batch: int) -> Timestep:
     return Timestep(
-        number=number, now_ms=0, configuration=configuration, slices={"in": _slice(batch)}
+        number=number, stream_ms=0, configuration=configuration, slices={"in": _slice(batch)}
     )

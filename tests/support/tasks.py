@@ -104,7 +104,7 @@ class Bench:
         *,
         routing: Routing = WHOLE,
         combined: bool = False,
-        now_ms: int = 0,
+        stream_ms: int = 0,
         merges: Mapping[int, tuple[Merge, ...]] | None = None,
     ) -> list[dict[str, Any]]:
         """One timestep: the rows that are emitted, task by task."""
@@ -112,7 +112,7 @@ class Bench:
         owned = [routing.intervals_of(task) for task in range(routing.tasks)]
         step = StageStep(
             timestep=self.timestep,
-            now_ms=now_ms,
+            stream_ms=stream_ms,
             routing=routing,
             tasks=tuple(
                 TaskState(own=own, runs=self.manifest.within(own), merges=(merges or {}).get(i, ()))

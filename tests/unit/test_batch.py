@@ -203,8 +203,8 @@ def test_rows_of_a_second_timestep_are_an_error(monkeypatch):
         run(rc.read().python(PagedUsers, name="rows"))
 
 
-def unbounded(reader: Any, start: dict, now_ms: int, most: int | None = None) -> dict:
+def unbounded(reader: Any, start: dict, stream_ms: int, most: int | None = None) -> dict:
     """A reader that goes on with every look."""
     at = start["to"][-1] if "to" in start else start["from"]
-    end = reader._inner.latest(at, now_ms)
+    end = reader._inner.latest(at, stream_ms)
     return start if end == at else {"from": at, "to": [end]}

@@ -219,14 +219,14 @@ class _Assembly:
         self, current: Ready, configuration: Configuration, opener: Opener, tables: Tables
     ) -> None:
         """Journal what this program means, and the state that it begins with."""
-        program, now_ms = current.program, int(self.seams.clock())
+        program, wall_ms = current.program, int(self.seams.clock())
         moved = elsewhere(self.dataflow, current_record(self.journal.state))
-        for body in opening(self.journal.state, program, configuration, now_ms):
+        for body in opening(self.journal.state, program, configuration, wall_ms):
             self.journal.append(body)
         told_back = () if program.back is None else (program.back.told(),)
         for sentence in (*moved, *told_back, *self._unheeded(configuration)):
             _LOG.warning("job %r: %s", self.name, sentence)
-        load_initial(tables, program.programs, self.journal, configuration, opener.loader, now_ms)
+        load_initial(tables, program.programs, self.journal, configuration, opener.loader, wall_ms)
 
     def _wired(self, opened: _Opened) -> Parts:
         """Connect what is open: from here on nothing is refused."""
@@ -346,7 +346,7 @@ class _Assembly:
         state, settings = self.journal.state, self.settings
         intents = state.open_intents
         time = StreamTime(
-            now_ms=intents[-1].now_ms if intents else state.now_ms,
+            stream_ms=intents[-1].stream_ms if intents else state.stream_ms,
             jump_ms=settings.clock_jump_ms,
             downtime_ms=settings.downtime_ms,
         )

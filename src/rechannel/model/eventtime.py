@@ -66,21 +66,21 @@ class Mark:
 class Beat:
     """Progress of an operator that emits early results at an interval."""
 
-    now_ms: int
+    stream_ms: int
     """Time of the timestep, Unix milliseconds."""
     shown: int = 0
     """The last timestep that emitted early results; 0 before any."""
 
-    def strikes(self, now_ms: int, every_ms: int) -> bool:
+    def strikes(self, stream_ms: int, every_ms: int) -> bool:
         """Return whether a timestep at a time is the first of an interval; intervals are counted
         from 1970.
         """
-        return now_ms // every_ms > self.now_ms // every_ms
+        return stream_ms // every_ms > self.stream_ms // every_ms
 
-    def after(self, timestep: int, now_ms: int, every_ms: int) -> Beat:
+    def after(self, timestep: int, stream_ms: int, every_ms: int) -> Beat:
         """Return the progress after a timestep."""
-        shown = timestep if self.strikes(now_ms, every_ms) else self.shown
-        return Beat(now_ms=now_ms, shown=shown)
+        shown = timestep if self.strikes(stream_ms, every_ms) else self.shown
+        return Beat(stream_ms=stream_ms, shown=shown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ class Times:
 class Clock:
     """The times that a task uses in a timestep."""
 
-    now_ms: int
+    stream_ms: int
     """Time of the timestep, Unix milliseconds."""
     before: int = NEVER
     """Watermark of the previous timestep; NEVER if there is none."""
@@ -119,27 +119,27 @@ class Clock:
 
 
 def advance(
-    times: Times, inputs: Sequence[TimeInput], seen: Mapping[str, int], now_ms: int
+    times: Times, inputs: Sequence[TimeInput], seen: Mapping[str, int], stream_ms: int
 ) -> Times:
     """Return event time after one more timestep.
 
-    seen: latest event time of each input in the timestep; inputs without rows are missing. now_ms:
+    seen: latest event time of each input in the timestep; inputs without rows are missing. stream_ms:
     time of the timestep.
     """
     marks = {}
     for each in inputs:
-        mark = times.marks.get(each.name, Mark(active_ms=now_ms))
+        mark = times.marks.get(each.name, Mark(active_ms=stream_ms))
         if each.name in seen:
-            mark = Mark(latest=max(mark.latest, seen[each.name]), active_ms=now_ms)
+            mark = Mark(latest=max(mark.latest, seen[each.name]), active_ms=stream_ms)
         if each.processing:
-            mark = Mark(latest=now_ms * 1_000, active_ms=now_ms)
+            mark = Mark(latest=stream_ms * 1_000, active_ms=stream_ms)
         if each.finished:
-            mark = Mark(latest=ENDED, active_ms=now_ms)
+            mark = Mark(latest=ENDED, active_ms=stream_ms)
         marks[each.name] = mark
     counted = [
         less(marks[each.name].latest, each.delay_us)
         for each in inputs
-        if each.idle_ms is None or now_ms - marks[each.name].active_ms <= each.idle_ms
+        if each.idle_ms is None or stream_ms - marks[each.name].active_ms <= each.idle_ms
     ]
     watermark = max(times.watermark, min(counted, default=NEVER))
     return Times(watermark=watermark, marks=marks)

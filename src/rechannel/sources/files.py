@@ -112,7 +112,7 @@ class FilesReader:
         """Return the offset before the first file."""
         return SeenLog.start()
 
-    def latest(self, start: Offset, now_ms: int, bound: Bound = UNBOUNDED) -> Offset:
+    def latest(self, start: Offset, stream_ms: int, bound: Bound = UNBOUNDED) -> Offset:
         """Return the offset after the files that are new now, at most `per_timestep` of them. See
         `SourceReader`.
 
@@ -120,7 +120,7 @@ class FilesReader:
         says how many `groups` of the last file were read, and the next timestep continues with the
         others.
         """
-        del now_ms
+        del stream_ms
         self._log.go_to(start)
         most = bound.units or self._connector.per_timestep
         begun = self._begun(start)

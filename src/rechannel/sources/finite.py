@@ -81,7 +81,7 @@ class FiniteReader:
         """Return where the source starts."""
         return {"from": self._inner.initial()}
 
-    def latest(self, start: Offset, now_ms: int, bound: Bound = UNBOUNDED) -> Offset:
+    def latest(self, start: Offset, stream_ms: int, bound: Bound = UNBOUNDED) -> Offset:
         """Return the source's present end at the first look, and the same offset after that. See
         `SourceReader`.
 
@@ -89,11 +89,11 @@ class FiniteReader:
         look.
         """
         del bound
-        return start if "to" in start else {**start, "to": self._ends(start["from"], now_ms)}
+        return start if "to" in start else {**start, "to": self._ends(start["from"], stream_ms)}
 
-    def _ends(self, at: Offset, now_ms: int) -> list[Offset]:
+    def _ends(self, at: Offset, stream_ms: int) -> list[Offset]:
         ends: list[Offset] = []
-        while (end := self._inner.latest(at, now_ms)) != at:
+        while (end := self._inner.latest(at, stream_ms)) != at:
             ends.append(end)
             if self._inner.boundable:
                 break

@@ -160,9 +160,9 @@ class HandoverReader:
         """Return the offset before the first batch."""
         return {"batch": -1}
 
-    def latest(self, start: Offset, now_ms: int, bound: Bound = UNBOUNDED) -> Offset:
+    def latest(self, start: Offset, stream_ms: int, bound: Bound = UNBOUNDED) -> Offset:
         """Return the offset after the next batch, if there is one."""
-        del now_ms, bound
+        del stream_ms, bound
         return self._handover.next_after(start) or start
 
     def layout(self, start: Offset, end: Offset) -> list[Split]:

@@ -39,7 +39,7 @@ class GeneratorReader(NativeReader):
         """Return the offset before the first row; no clock runs yet."""
         return {"rows": 0, "since_ms": None}
 
-    def latest(self, start: Offset, now_ms: int, bound: Bound = UNBOUNDED) -> Offset:
+    def latest(self, start: Offset, stream_ms: int, bound: Bound = UNBOUNDED) -> Offset:
         """Return the offset after the rows that are due now. See `SourceReader`.
 
         The bytes of rows that do not exist yet are estimated from their columns. A job that was
@@ -47,10 +47,10 @@ class GeneratorReader(NativeReader):
         """
         since_ms = start["since_ms"]
         if since_ms is None:
-            since_ms = self._since_ms = now_ms if self._since_ms is None else self._since_ms
+            since_ms = self._since_ms = stream_ms if self._since_ms is None else self._since_ms
         connector, ends, most = self._connector, [], []
         if (rate := connector.rows_per_second) is not None:
-            ends.append(int((now_ms - since_ms) * rate / 1000))
+            ends.append(int((stream_ms - since_ms) * rate / 1000))
             if bound.span_ms is not None:
                 most.append(int(bound.span_ms * rate / 1000))
         if (units := bound.units or connector.per_timestep) is not None:

@@ -33,11 +33,11 @@ class MemoryReader(NativeReader):
         """Return the offset before the first batch."""
         return {"batches": 0}
 
-    def latest(self, start: Offset, now_ms: int, bound: Bound = UNBOUNDED) -> Offset:
+    def latest(self, start: Offset, stream_ms: int, bound: Bound = UNBOUNDED) -> Offset:
         """Return the offset after the last batch, or after `per_timestep` more. See
         `SourceReader`.
         """
-        del now_ms
+        del stream_ms
         done, there = start["batches"], len(self._connector.batches)
         most = bound.units or self._connector.per_timestep
         end = there if most is None else min(there, done + most)

@@ -63,9 +63,9 @@ class PythonReader(NativeReader):
         with self._asked("initialOffset"):
             return _plain(self._reader.initialOffset())
 
-    def latest(self, start: Offset, now_ms: int, bound: Bound = UNBOUNDED) -> Offset:
+    def latest(self, start: Offset, stream_ms: int, bound: Bound = UNBOUNDED) -> Offset:
         """Return how far the data source lets a timestep read. See `SourceReader`."""
-        del now_ms, bound
+        del stream_ms, bound
         with self._asked("latestOffset"):
             end = _plain(_latest(self._reader, dict(start)))
         if went_back(end, start):

@@ -114,7 +114,7 @@ class SourceReader(Protocol):
     def initial(self) -> Offset:
         """Return where a new stream starts."""
 
-    def latest(self, start: Offset, now_ms: int, bound: Bound = UNBOUNDED) -> Offset:
+    def latest(self, start: Offset, stream_ms: int, bound: Bound = UNBOUNDED) -> Offset:
         """Return how far a timestep that begins at `start` may read now; `start` itself if there
         is nothing new.
 

@@ -153,39 +153,39 @@ class TableReader(NativeReader):
         """Return the offset before the first read."""
         return {"reads": 0}
 
-    def latest(self, start: Offset, now_ms: int, bound: Bound = UNBOUNDED) -> Offset:
+    def latest(self, start: Offset, stream_ms: int, bound: Bound = UNBOUNDED) -> Offset:
         """Return the offset after another read, if one is due and finds something. See
         `SourceReader`.
         """
         del bound
-        if not self._due(start, now_ms):
+        if not self._due(start, stream_ms):
             return start
         connector, reads = self._connector, start["reads"] + 1
-        rows = self._again(now_ms) if start["reads"] else self._read()
+        rows = self._again(stream_ms) if start["reads"] else self._read()
         if rows is None:
             return start
         if connector.refresh_ms is None:
-            return {"reads": reads, "at_ms": now_ms, "rows": self._write(reads, "rows", rows)}
+            return {"reads": reads, "at_ms": stream_ms, "rows": self._write(reads, "rows", rows)}
         before = self._rows_of(_whole(start), self._columns)
         changed, gone = differences(before, rows, connector.keys)
         if start["reads"] and not changed.num_rows and not gone.num_rows:
-            self._looked_ms = now_ms
+            self._looked_ms = stream_ms
             return start
         marked = _marked(changed, gone=False), _marked(gone, gone=True)
         return {
             "reads": reads,
-            "at_ms": now_ms,
+            "at_ms": stream_ms,
             "rows": self._write(reads, "rows", *marked),
             "whole": self._write(reads, "whole", rows),
         }
 
-    def _due(self, start: Offset, now_ms: int) -> bool:
+    def _due(self, start: Offset, stream_ms: int) -> bool:
         if not start["reads"]:
             return True
         every = self._connector.refresh_ms
         if every is None:
             return False
-        return bool(now_ms - max(start["at_ms"], self._looked_ms) >= every)
+        return bool(stream_ms - max(start["at_ms"], self._looked_ms) >= every)
 
     def layout(self, start: Offset, end: Offset) -> list[Split]:
         """Return one split per file."""
@@ -226,7 +226,7 @@ class TableReader(NativeReader):
             raise SourceError(msg)
         return made
 
-    def _again(self, now_ms: int) -> pa.RecordBatch | None:
+    def _again(self, stream_ms: int) -> pa.RecordBatch | None:
         """Return what another read found; None while it runs next to the timesteps, and if it
         failed.
 
@@ -240,7 +240,7 @@ class TableReader(NativeReader):
         try:
             return done.result()
         except Exception as error:
-            self._looked_ms = now_ms
+            self._looked_ms = stream_ms
             wait_s = (self._connector.refresh_ms or 0) / 1_000
             _LOG.warning(
                 "%s could not be read; the previous rows stay in use, and it is retried in %g s: %s",

@@ -75,7 +75,7 @@ class Hub:
         self,
         timestep: int,
         *,
-        now_ms: int,
+        stream_ms: int,
         at_ms: float,
         offsets: Mapping[str, Any],
         configuration: int,
@@ -84,7 +84,7 @@ class Hub:
         self._see(
             TimestepStarted(
                 timestep=timestep,
-                now_ms=now_ms,
+                now_ms=stream_ms,
                 at_ms=int(at_ms),
                 offsets=offsets,
                 configuration=configuration,

@@ -15,7 +15,7 @@ NOW = 1_000_000
 
 
 def place(*, now: int = NOW, living: dict[int, int] | None = None) -> Place:
-    return Place(host="here", now_ms=now, started=(living or {}).get)
+    return Place(host="here", wall_ms=now, started=(living or {}).get)
 
 
 def lease(*, host: str = "here", heartbeat: int = NOW) -> Holder:
@@ -87,7 +87,7 @@ def test_unfinished_business_is_shown(stopped, rechannel):
     version = journal.state.configurations[-1][1].version
     for timestep in (4, 5):
         journal.append(
-            Intent(timestep=timestep, sources={}, configuration_version=version, now_ms=1)
+            Intent(timestep=timestep, sources={}, configuration_version=version, stream_ms=1)
         )
     journal.append(Committed(timestep=4, staged={"out": {"outbox": {}}}))
     fact = {"sink": "out", "timestep": 4, "reason": "StorageError: full"}

@@ -312,9 +312,11 @@ def test_an_aggregate_without_an_empty_state_cannot_be_added():
 
 
 def test_where_a_timeout_comes_keys_count_as_seen():
-    made = migration_between(tracking(), tracking(timeout=10), now_ms=77)
+    made = migration_between(tracking(), tracking(timeout=10), stream_ms=77)
     assert applied(made, ("a", 3)) == [[3], [77]]
-    made = migration_between(tracking(), tracking(timeout=10), migrate(add={"_seen": 5}), now_ms=7)
+    made = migration_between(
+        tracking(), tracking(timeout=10), migrate(add={"_seen": 5}), stream_ms=7
+    )
     assert applied(made, ("a", 3)) == [[3], [5]]
     with pytest.raises(RefusedError, match="when stored keys were last seen is unknown"):
         migration_between(tracking(), tracking(timeout=10))
@@ -323,7 +325,7 @@ def test_where_a_timeout_comes_keys_count_as_seen():
 def test_keys_that_a_timeout_has_ended_stay_ended():
     assert migration_between(tracking(timeout=10), tracking(timeout=5)) is None
     for longer in (tracking(timeout=10), tracking()):
-        made = migration_between(tracking(timeout=5), longer, now_ms=100)
+        made = migration_between(tracking(timeout=5), longer, stream_ms=100)
         assert made.expired_before_ms == 95
         assert made.to_schema == longer.state_schema
         assert again(made).expired_before_ms == 95

@@ -33,7 +33,7 @@ def returned(
     old: StatefulLogic, new: StatefulLogic, said: Migrate | None, *row: Any
 ) -> list[list[Any]]:
     """State columns after the way there and back, of one key."""
-    forth = migration_between(old, new, said, now_ms=1_000)
+    forth = migration_between(old, new, said, stream_ms=1_000)
     assert forth is not None
     back = way_back(old, new, forth, said)
     assert (back.from_schema, back.to_schema) == (new.state_schema, old.state_schema)
@@ -44,7 +44,7 @@ def returned(
 
 
 def refused(old: StatefulLogic, new: StatefulLogic, said: Migrate | None = None) -> str:
-    forth = migration_between(old, new, said, now_ms=1_000)
+    forth = migration_between(old, new, said, stream_ms=1_000)
     assert forth is not None
     with pytest.raises(RefusedError) as reason:
         way_back(old, new, forth, said)

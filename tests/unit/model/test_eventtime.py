@@ -15,8 +15,8 @@ LAZY = TimeInput(name="b", idle_ms=100)
 def run(inputs, *timesteps):
     """Watermarks after timesteps of (time, seen)."""
     times, out = Times(), []
-    for now_ms, seen in timesteps:
-        times = advance(times, inputs, seen, now_ms)
+    for stream_ms, seen in timesteps:
+        times = advance(times, inputs, seen, stream_ms)
         out.append(times.watermark)
     return out
 

@@ -83,9 +83,9 @@ class Zoo:
         )
         self.process.changes.accept(request, self.process.position)
 
-    def at(self, now_ms: int, *rows: tuple[str, int]) -> None:
+    def at(self, stream_ms: int, *rows: tuple[str, int]) -> None:
         """Let time come, and rows with it."""
-        self.clock.now_ms = now_ms
+        self.clock.now_ms = stream_ms
         if rows:
             self.connector.push([{"animal": animal, "n": n} for animal, n in rows])
         self.process.run()
@@ -178,7 +178,7 @@ def test_dog_moved_without_a_timestep_and_cat_with_that_of_200(zoo: Zoo):
     assert (changed.from_timestep, changed.cause) == (2, "r1")
     assert [(step.id, step.time_ms) for step in changed.steps] == [("r1", 150)]
     (intent,) = [body for body in bodies if isinstance(body, Intent)]
-    assert (intent.timestep, intent.now_ms) == (2, 200)
+    assert (intent.timestep, intent.stream_ms) == (2, 200)
     assert [step.id for step in intent.steps] == ["r2"]
     records = {record.id: record for record in zoo.harness.journal_state().coordination.records}
     assert {id_: str(record.phase) for id_, record in records.items()} == {

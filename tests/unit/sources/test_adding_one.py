@@ -55,8 +55,8 @@ class CountReader(NativeReader):
     def initial(self) -> Offset:
         return {"rows": 0}
 
-    def latest(self, start: Offset, now_ms: int, bound: Bound = UNBOUNDED) -> Offset:
-        del now_ms
+    def latest(self, start: Offset, stream_ms: int, bound: Bound = UNBOUNDED) -> Offset:
+        del stream_ms
         most = bound.units or self._connector.per_timestep or 1_000
         end = min(start["rows"] + most, self._connector.rows or 1_000)
         return start if end == start["rows"] else {"rows": end}

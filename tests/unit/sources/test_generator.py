@@ -125,8 +125,8 @@ def test_a_function_that_raises_is_shown_with_its_traceback():
 def test_what_is_owed_after_a_pause_comes_in_several_timesteps():
     source = reader(rows_per_second=10)
     offset, ends = {"rows": 0, "since_ms": 0}, []
-    for now_ms in (1_000_000, 1_000_100, 1_000_200):
-        offset = source.latest(offset, now_ms, Bound(span_ms=60_000))
+    for stream_ms in (1_000_000, 1_000_100, 1_000_200):
+        offset = source.latest(offset, stream_ms, Bound(span_ms=60_000))
         ends.append(offset["rows"])
     assert ends == [600, 1_200, 1_800]
 

@@ -49,9 +49,9 @@ class Bench:
         context = SourceContext(store=self.store, name="t", aside=self.aside)
         self.reader = self.connector.open(context)
 
-    def look(self, now_ms):
+    def look(self, stream_ms):
         """What the next timestep reads; None if it is nothing."""
-        start, self.at = self.at, json.loads(json.dumps(self.reader.latest(self.at, now_ms)))
+        start, self.at = self.at, json.loads(json.dumps(self.reader.latest(self.at, stream_ms)))
         return None if self.at == start else self.read(start, self.at)
 
     def read(self, start, end):

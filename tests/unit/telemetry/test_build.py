@@ -45,7 +45,7 @@ def front_task(store, timestep):
     address = Address(first=0, routing=ROUTING, combined=True)
     return SourceTask(
         program=StageProgram(operator="reads", root=root, store=store),
-        step=StageStep(timestep=timestep, now_ms=0, addresses={("counts", 0): address}),
+        step=StageStep(timestep=timestep, stream_ms=0, addresses={("counts", 0): address}),
         task=0,
         attempt="a1",
     )
@@ -61,7 +61,7 @@ def state_task(store, timestep, runs):
         ),
         step=StageStep(
             timestep=timestep,
-            now_ms=0,
+            stream_ms=0,
             tasks=(TaskState(own=ROUTING.intervals_of(0), runs=runs),),
             routing=ROUTING,
         ),

@@ -41,7 +41,7 @@ class Place:
     host: str
     """Its host."""
 
-    now_ms: int
+    wall_ms: int
     """Its time, Unix milliseconds."""
 
     started: Callable[[int], int | None]
@@ -62,7 +62,7 @@ def condition(state: JournalState, lease: Holder | None, place: Place) -> Condit
         return Condition.FAILED
     if lease.host == place.host and not _lives(lease, place):
         return Condition.DIED
-    fresh = place.now_ms - lease.heartbeat_ms < FRESH_MS
+    fresh = place.wall_ms - lease.heartbeat_ms < FRESH_MS
     return Condition.RUNNING if fresh else Condition.SILENT
 
 

@@ -28,7 +28,7 @@ def summary(directory: StateDirectory, place: Place) -> dict[str, Any]:
         "epoch": state.epoch,
         "driver": _driver(state, lease, place),
         "timestep": state.last_committed,
-        "timestep_ms": None if state.last_committed is None else state.now_ms,
+        "timestep_ms": None if state.last_committed is None else state.stream_ms,
         "open": [intent.timestep for intent in state.open_intents],
         "kept": sorted(state.versions),
         "configuration": _configuration(since, configuration),

@@ -37,20 +37,20 @@ def status(
     from rechannel.cli.inspect.summary import summary
     from rechannel.engine.journal.lease import process_started
 
-    now_ms = int(time.time() * 1000)
-    place = Place(host=socket.gethostname(), now_ms=now_ms, started=process_started)
+    wall_ms = int(time.time() * 1000)
+    place = Place(host=socket.gethostname(), wall_ms=wall_ms, started=process_started)
     facts = summary(open_directory(directory), place)
     if as_json:
         show_json(facts)
     else:
-        _show(facts, now_ms)
+        _show(facts, wall_ms)
 
 
-def _show(facts: dict[str, Any], now_ms: int) -> None:
+def _show(facts: dict[str, Any], wall_ms: int) -> None:
     show(f"Job {facts['name']!r} {_WORDS[facts['condition']]}.")
     overview = table("", "")
     overview.show_header = False
-    for what, text in _overview(facts, now_ms):
+    for what, text in _overview(facts, wall_ms):
         overview.add_row(what, text)
     show_table(overview)
     if facts["operators"]:
@@ -61,11 +61,11 @@ def _show(facts: dict[str, Any], now_ms: int) -> None:
         show_table(_sources(facts["sources"]))
 
 
-def _overview(facts: dict[str, Any], now_ms: int) -> list[tuple[str, str]]:
+def _overview(facts: dict[str, Any], wall_ms: int) -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     driver, configuration = facts["driver"], facts["configuration"]
     if driver is not None:
-        rows.append(("driver", _driver(driver, facts["epoch"], now_ms)))
+        rows.append(("driver", _driver(driver, facts["epoch"], wall_ms)))
     if facts["timestep"] is None:
         rows.append(("timestep", "none is committed"))
     else:
@@ -93,10 +93,10 @@ def _overview(facts: dict[str, Any], now_ms: int) -> list[tuple[str, str]]:
     return rows
 
 
-def _driver(driver: dict[str, Any], epoch: int, now_ms: int) -> str:
+def _driver(driver: dict[str, Any], epoch: int, wall_ms: int) -> str:
     text = f"process {driver['pid']} on {driver['host']}, epoch {epoch}"
     if driver["alive"] is not False and driver["sign_ms"] is not None:
-        text += f", sign {max(0, now_ms - driver['sign_ms']) / 1000:.0f} s ago"
+        text += f", sign {max(0, wall_ms - driver['sign_ms']) / 1000:.0f} s ago"
     return text
 
 

@@ -99,12 +99,12 @@ class Migrate:
         new: pa.Schema,
         *,
         keys: pa.Schema = NO_KEYS,
-        now_ms: int | None = None,
+        stream_ms: int | None = None,
         expired_before_ms: int | None = None,
     ) -> Migration:
         """Check against the state columns before and after, and become executable.
 
-        keys: key columns, for expressions and functions to look at. now_ms: the time of the change,
+        keys: key columns, for expressions and functions to look at. stream_ms: the time of the change,
         for keys that get a timeout: they count as seen then. expired_before_ms: keys that were last
         seen before have no state any more (see `Migration`); needed to give a timeout up. Raises
         DataflowError (UnknownColumnError) where this does not fit the columns, RefusedError where
@@ -112,7 +112,7 @@ class Migrate:
         """
         if expired_before_ms is None:
             _refuse_lost_time(old, new)
-        plan = _Plan(self, old, new, keys, now_ms)
+        plan = _Plan(self, old, new, keys, stream_ms)
         plan.check_names()
         steps = tuple(plan.step(field) for field in new)
         migration = Migration(
@@ -135,7 +135,7 @@ class _Plan:
     old: pa.Schema
     new: pa.Schema
     keys: pa.Schema
-    now_ms: int | None
+    stream_ms: int | None
 
     @property
     def function(self) -> Convert | None:
@@ -203,13 +203,13 @@ class _Plan:
         """Keys that had no timeout count as seen at the moment of the change."""
         if SEEN in self.said.add:
             return self._added(field, self.said.add[SEEN])
-        if self.now_ms is None:
+        if self.stream_ms is None:
             msg = (
                 "the timeout is new, and when stored keys were last seen is unknown: use "
                 f"migrate(add={{{SEEN!r}: milliseconds}})"
             )
             raise RefusedError(msg)
-        return self._added(field, self.now_ms)
+        return self._added(field, self.stream_ms)
 
     def _added(self, field: pa.Field, value: Any) -> Step:
         if isinstance(value, str):

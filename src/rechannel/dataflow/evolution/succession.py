@@ -31,17 +31,17 @@ def migration_between(
     new: StatefulLogic,
     migrate: Migrate | None = None,
     *,
-    now_ms: int | None = None,
+    stream_ms: int | None = None,
 ) -> Migration | None:
     """What converts state of the old logic to the new one; None if it needs no conversion.
 
-    migrate: what the user said. now_ms: time of the change, Unix milliseconds: not before that of
+    migrate: what the user said. stream_ms: time of the change, Unix milliseconds: not before that of
     any timestep of the old logic, not after that of any of the new one.
     Raises RefusedError with the reason, or DataflowError for a `migrate` that does not fit.
     """
     _check_kinds(old, new)
     _check_keys(old.key_schema, new.key_schema)
-    expired = expired_before(old, new, now_ms)
+    expired = expired_before(old, new, stream_ms)
     said = migrate or Migrate()
     before, after = aggregates_of(old), aggregates_of(new)
     if before is not None and after is not None and said.using is None:
@@ -50,7 +50,7 @@ def migration_between(
         old.state_schema,
         new.state_schema,
         keys=new.key_schema,
-        now_ms=now_ms,
+        stream_ms=stream_ms,
         expired_before_ms=expired,
     )
     if said.is_empty and expired is None and _same(old, new):
@@ -65,7 +65,7 @@ def _check_nothing_back(said: Migrate) -> None:
         raise RefusedError(msg)
 
 
-def expired_before(old: StatefulLogic, new: StatefulLogic, now_ms: int | None) -> int | None:
+def expired_before(old: StatefulLogic, new: StatefulLogic, stream_ms: int | None) -> int | None:
     """Keys that were last seen before this were gone at the change, and stay so under a longer timeout.
 
     Raises RefusedError where that needs a time and there is none.
@@ -75,13 +75,13 @@ def expired_before(old: StatefulLogic, new: StatefulLogic, now_ms: int | None) -
         return None
     if after.timeout_ms is not None and after.timeout_ms <= before.timeout_ms:
         return None
-    if now_ms is None:
+    if stream_ms is None:
         msg = (
             "a longer timeout, or none, needs the time of the change, because keys that the shorter one has ended by"
             " then stay ended: change the timeout in the running job, with rc.changes.change_logic()"
         )
         raise RefusedError(msg)
-    return now_ms - before.timeout_ms
+    return stream_ms - before.timeout_ms
 
 
 def _same(old: StatefulLogic, new: StatefulLogic) -> bool:

@@ -26,15 +26,15 @@ class Retries(Struct, frozen=True, kw_only=True):
     due_ms: float | None = None
     """When the next retry is due; None if there is no failure."""
 
-    def failed(self, what: str, error: Exception, now_ms: float) -> Retries | Exception:
+    def failed(self, what: str, error: Exception, steady_ms: float) -> Retries | Exception:
         """Record a failure of `what`.
 
         Return the error that ends the job if it is not known to pass, or if the patience is exhausted.
         """
         if not blame_of(error).passes:
             return error
-        since = self.since_ms if self.failures else now_ms
-        lasted = max(0.0, now_ms - since)
+        since = self.since_ms if self.failures else steady_ms
+        lasted = max(0.0, steady_ms - since)
         wait = self.patience.wait_ms(self.failures + 1, lasted)
         if wait is None:
             return self._given_up(what, error, lasted)
@@ -43,7 +43,7 @@ class Retries(Struct, frozen=True, kw_only=True):
             failures=self.failures + 1,
             total=self.total + 1,
             since_ms=since,
-            due_ms=now_ms + wait,
+            due_ms=steady_ms + wait,
         )
 
     def _given_up(self, what: str, error: Exception, lasted: float) -> Exception:
@@ -57,9 +57,9 @@ class Retries(Struct, frozen=True, kw_only=True):
         made.__cause__ = error
         return made
 
-    def holds(self, now_ms: float) -> bool:
+    def holds(self, steady_ms: float) -> bool:
         """Return whether the next retry is not due yet."""
-        return self.due_ms is not None and now_ms < self.due_ms
+        return self.due_ms is not None and steady_ms < self.due_ms
 
     def well(self) -> Retries:
         """Return the retries after a success."""

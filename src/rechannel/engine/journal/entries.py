@@ -14,7 +14,7 @@ from typing import Annotated, TypeAlias
 import xxhash
 
 from rechannel.errors import DamagedStateError
-from rechannel.model.codec import ABSENT, Json, closed, decode, encode, form
+from rechannel.model.codec import ABSENT, Json, closed, decode, encode, form, written
 from rechannel.model.configuration import Configuration
 from rechannel.model.eventtime import Times
 from rechannel.reconfigure.events import Event, Stepped
@@ -66,7 +66,7 @@ class Intent:
     """By source name."""
     configuration_version: int
     """Version of the configuration that it runs under."""
-    now_ms: int
+    stream_ms: Annotated[int, written("now_ms")]
     """Its time, Unix milliseconds."""
     configuration: Configuration | None = None
     """The whole configuration, only if the journal does not know that version yet."""

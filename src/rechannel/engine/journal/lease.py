@@ -158,9 +158,9 @@ def process_started(pid: int) -> int | None:
         return None
 
 
-def holds(present: Holder, host: str, now_ms: int, started: Callable[[int], int | None]) -> bool:
+def holds(present: Holder, host: str, wall_ms: int, started: Callable[[int], int | None]) -> bool:
     """Whether the present holder keeps others out."""
-    if now_ms - present.heartbeat_ms >= FRESH_MS:
+    if wall_ms - present.heartbeat_ms >= FRESH_MS:
         return False
     if present.host != host:
         return True

@@ -13,7 +13,7 @@ from typing import Annotated
 from rechannel.engine.journal.entries import Intent, Opened
 from rechannel.engine.journal.state import JournalState, Version
 from rechannel.errors import DamagedStateError
-from rechannel.model.codec import ABSENT, Json, decode, encode
+from rechannel.model.codec import ABSENT, Json, decode, encode, written
 from rechannel.model.configuration import Configuration
 from rechannel.model.eventtime import Times
 from rechannel.reconfigure.coordination import Coordination
@@ -30,7 +30,7 @@ class _Version:
 
     manifests: Mapping[str, tuple[int, ...]]
     outbox: Mapping[str, tuple[str, ...]]
-    now_ms: int
+    stream_ms: Annotated[int, written("now_ms")]
     times: Annotated[Mapping[str, Times], ABSENT] = field(default_factory=dict)
 
 
@@ -133,7 +133,7 @@ def _placed(version: Version, places: dict[Run, int]) -> _Version:
             for operator, manifest in version.manifests.items()
         },
         outbox=version.outbox,
-        now_ms=version.now_ms,
+        stream_ms=version.stream_ms,
         times=version.times,
     )
 
@@ -145,6 +145,6 @@ def _version(version: _Version, runs: tuple[Run, ...]) -> Version:
             for operator, places in version.manifests.items()
         },
         outbox=version.outbox,
-        now_ms=version.now_ms,
+        stream_ms=version.stream_ms,
         times=version.times,
     )

@@ -65,7 +65,7 @@ class Version(Struct, frozen=True, kw_only=True):
     """Live state, by operator."""
     outbox: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Keys of the files of sink buffers of this timestep, by operator."""
-    now_ms: int = 0
+    stream_ms: int = 0
     """Time of the timestep, Unix milliseconds; timeouts compare with it."""
     times: Mapping[str, Times] = field(default_factory=dict)
     """Event time by operator, of those that go by it."""
@@ -79,7 +79,7 @@ class Version(Struct, frozen=True, kw_only=True):
     def clock(self, operator: str) -> Clock:
         """Return the times by which an operator's state is read."""
         times = self.times.get(operator, Times())
-        return Clock(now_ms=self.now_ms, before=times.watermark, watermark=times.watermark)
+        return Clock(stream_ms=self.stream_ms, before=times.watermark, watermark=times.watermark)
 
     def files(self) -> set[str]:
         """Return the keys of all segments and sink buffer files of this version."""
@@ -179,9 +179,9 @@ class JournalState(Struct, frozen=True, kw_only=True):
         return self.latest.times
 
     @property
-    def now_ms(self) -> int:
+    def stream_ms(self) -> int:
         """Time of the latest committed timestep, Unix milliseconds; 0 before the first."""
-        return self.latest.now_ms
+        return self.latest.stream_ms
 
     @property
     def last_intended(self) -> int | None:
@@ -331,9 +331,9 @@ def _committed(state: JournalState, body: Committed) -> JournalState:
     manifests = dict(state.manifests)
     for operator, edit in body.edits.items():
         manifests[operator] = manifests.get(operator, Manifest()).apply(edit)
-    now_ms = state.open_intents[0].now_ms
+    stream_ms = state.open_intents[0].stream_ms
     times = {**state.times, **body.times}
-    version = Version(manifests=manifests, outbox=body.outbox, now_ms=now_ms, times=times)
+    version = Version(manifests=manifests, outbox=body.outbox, stream_ms=stream_ms, times=times)
     unpublished = ByTimestep.of(state.unpublished)
     if body.staged:
         unpublished = unpublished.put(body.timestep, _frozen(body.staged))

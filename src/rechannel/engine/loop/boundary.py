@@ -74,23 +74,23 @@ class Boundary:
         """See `LookAround`."""
         del command, state
         room = self._out.publisher.has_room()
-        now_ms = self._out.clock()
-        return Around(now_ms=now_ms, time_ms=self._out.sources.now_ms(), room=room)
+        wall_ms = self._out.clock()
+        return Around(wall_ms=wall_ms, stream_ms=self._out.sources.stream_ms(), room=room)
 
     def ask_coordinator(self, command: AskCoordinator, state: LoopState) -> Decided:
         """See `AskCoordinator`."""
         decision = Decision(configuration=state.configuration)
         if self._out.changes.busy:
-            decision = self._out.changes.decide(self._out.position(state, command.time_ms))
+            decision = self._out.changes.decide(self._out.position(state, command.stream_ms))
         return Decided(
             decision=decision,
-            now_ms=command.now_ms,
-            time_ms=command.time_ms,
+            wall_ms=command.wall_ms,
+            stream_ms=command.stream_ms,
         )
 
     def settle_idle(self, command: SettleIdle, state: LoopState) -> IdleSettled:
         """See `SettleIdle`."""
-        position = self._out.position(state, command.time_ms)
+        position = self._out.position(state, command.stream_ms)
         configuration, moving = self._out.changes.idle(position)
         return IdleSettled(configuration=configuration, moving=moving, kept_back=command.kept_back)
 
@@ -100,21 +100,21 @@ class Boundary:
         self, command: LookAtVersion, state: LoopState
     ) -> VersionLooked | LookFailed:
         """See `LookAtVersion`."""
-        decision, time_ms = command.decision, command.time_ms
-        position = self._out.position(state, time_ms)
+        decision, stream_ms = command.decision, command.stream_ms
+        position = self._out.position(state, stream_ms)
         record: Mapping[str, Any] = {}
         try:
             against = self._out.changes.against(decision, position, state.operators.manifests)
             if not against:
-                record = self._out.switch.record(decision.configuration.dataflow, time_ms)
+                record = self._out.switch.record(decision.configuration.dataflow, stream_ms)
         except Exception as error:
             what = "a change of the program"
             return LookFailed(what=what, error=error, at_ms=self._out.waits())
-        return VersionLooked(decision=decision, time_ms=time_ms, against=against, record=record)
+        return VersionLooked(decision=decision, stream_ms=stream_ms, against=against, record=record)
 
     def fail_changes(self, command: FailChanges, state: LoopState) -> None:
         """See `FailChanges`."""
-        position = self._out.position(state, command.time_ms)
+        position = self._out.position(state, command.stream_ms)
         self._out.changes.fail(position, command.against)
 
     def switch_program(self, command: SwitchProgram, state: LoopState) -> Switched:
@@ -156,13 +156,13 @@ class Boundary:
         del state
         sources = self._out.sources
         try:
-            slices = sources.look(command.time_ms, command.decision.configuration)
+            slices = sources.look(command.stream_ms, command.decision.configuration)
         except Exception as error:
             return LookFailed(what="reading the sources", error=error, at_ms=self._out.waits())
         return Offered(
             decision=command.decision,
-            now_ms=command.now_ms,
-            time_ms=command.time_ms,
+            wall_ms=command.wall_ms,
+            stream_ms=command.stream_ms,
             slices=slices,
             nothing=sources.nothing() if slices is None else {},
         )
@@ -194,7 +194,7 @@ class Boundary:
         out.runner.open(decided)
         out.listener.started(
             number,
-            now_ms=decided.now_ms,
+            stream_ms=decided.stream_ms,
             at_ms=began_ms,
             offsets={n: range_of(part.start, part.end) for n, part in decided.slices.items()},
             configuration=decided.configuration.version,

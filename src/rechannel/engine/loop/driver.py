@@ -171,7 +171,7 @@ class Driver:
             asked=asked,
             fetching=out.changes.fetching,
             published=out.publisher.idle(),
-            now_ms=out.clock(),
+            wall_ms=out.clock(),
             polled_ms=out.sources.polled_ms,
         )
         self._state, commands = step(self._state, rest)

@@ -36,7 +36,7 @@ def intent_of(
         },
         configuration_version=version,
         configuration=decided.configuration if changed else None,
-        now_ms=decided.now_ms,
+        stream_ms=decided.stream_ms,
         steps=steps,
     )
 
@@ -49,7 +49,7 @@ def decided_of(intent: Intent, configuration: Configuration) -> Timestep:
     }
     return Timestep(
         number=intent.timestep,
-        now_ms=intent.now_ms,
+        stream_ms=intent.stream_ms,
         configuration=configuration,
         slices=slices,
     )

@@ -15,7 +15,7 @@ class Listener(Protocol):
         self,
         timestep: int,
         *,
-        now_ms: int,
+        stream_ms: int,
         at_ms: float,
         offsets: Mapping[str, Any],
         configuration: int,

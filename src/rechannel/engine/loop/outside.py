@@ -86,7 +86,8 @@ class Outside:
     waits: Callable[[], float]
     """Milliseconds that pass, by which what has failed waits for its next try."""
 
-    def position(self, state: LoopState, time_ms: int | None = None) -> StreamPosition:
-        """Return where the stream stands. time_ms: of the stream; None = now."""
-        now_ms = self.sources.now_ms() if time_ms is None else time_ms
-        return position_of(state, now_ms, self.changes.coordination)
+    def position(self, state: LoopState, stream_ms: int | None = None) -> StreamPosition:
+        """Return where the stream stands. stream_ms: time of the stream; None = now."""
+        if stream_ms is None:
+            stream_ms = self.sources.stream_ms()
+        return position_of(state, stream_ms, self.changes.coordination)

@@ -58,22 +58,22 @@ class SourceTracker:
             name: offsets.get(name) or reader.initial() for name, reader in readers.items()
         }
 
-    def now_ms(self) -> int:
+    def stream_ms(self) -> int:
         """Time of a timestep that begins now."""
         before = self._time
         self._time = after = before.read(int(self._clock()), self._steady())
         if bool(after.ahead_ms) != bool(before.ahead_ms):
             self._trouble(CLOCK, after.problem)
-        return after.now_ms
+        return after.stream_ms
 
-    def look(self, now_ms: int, configuration: Configuration) -> dict[str, SourceSlice] | None:
+    def look(self, stream_ms: int, configuration: Configuration) -> dict[str, SourceSlice] | None:
         """What a timestep under a Configuration would read; None when there is nothing."""
         began = self._clock()
         share = self._share()
         slices: dict[str, SourceSlice] = {}
         for name, reader in self.readers.items():
             start = self._offsets[name]
-            end = reader.latest(start, now_ms, bound_of(configuration, name, share))
+            end = reader.latest(start, stream_ms, bound_of(configuration, name, share))
             self._hear(name, reader)
             layout = tuple(reader.layout(start, end)) if end != start else ()
             slices[name] = SourceSlice(start=start, end=end, layout=layout)
@@ -119,7 +119,7 @@ class SourceTracker:
 
     def take(self, decided: Timestep) -> None:
         """Go on after a timestep that was decided."""
-        self._time = self._time.taken(decided.now_ms)
+        self._time = self._time.taken(decided.stream_ms)
         self.pass_over(decided)
 
     def pass_over(self, decided: Timestep) -> None:

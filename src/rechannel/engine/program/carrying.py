@@ -48,7 +48,7 @@ def carried(
     new: Logics,
     found: Difference,
     migrate: Mapping[str, Migrate],
-    now_ms: int | None,
+    stream_ms: int | None,
 ) -> dict[str, Carried]:
     """Return what a change does to the state of operators that stay, without those whose state is unchanged."""
     unknown = sorted(migrate.keys() - (old.keys() & new.keys()))
@@ -59,7 +59,7 @@ def carried(
     asked = {*found.restated, *found.logic_changed, *migrate} & old.keys() & new.keys()
     made = {}
     for name in sorted(asked):
-        forth = migration_between(old[name], new[name], migrate.get(name), now_ms=now_ms)
+        forth = migration_between(old[name], new[name], migrate.get(name), stream_ms=stream_ms)
         if forth is not None:
             made[name] = _with_back(old[name], new[name], forth, migrate.get(name))
     return made

@@ -171,7 +171,7 @@ def led_back(
 
 
 def undone(
-    state: JournalState, record: Mapping[str, Json], version: int, now_ms: int
+    state: JournalState, record: Mapping[str, Json], version: int, wall_ms: int
 ) -> list[Body]:
     """Return the entries that mark changes of the program as reverted; none if the journal has them already.
 
@@ -188,8 +188,8 @@ def undone(
         if not begun or made_by_it is None or not to < made_by_it < version:
             continue
         if each.phase is Phase.MOVING:
-            reverse = Reversed(id=each.id, time_ms=now_ms, steps=(), reason=reason)
+            reverse = Reversed(id=each.id, time_ms=wall_ms, steps=(), reason=reason)
             made.append(Reconfiguring(event=reverse))
-        end = Finished(id=each.id, time_ms=now_ms, outcome="undone", reason=reason)
+        end = Finished(id=each.id, time_ms=wall_ms, outcome="undone", reason=reason)
         made.append(Reconfiguring(event=end))
     return made

@@ -14,7 +14,9 @@ from rechannel.model.codec import Json
 from rechannel.model.configuration import Configuration
 
 
-def opening(state: JournalState, program: Program, first: Configuration, now_ms: int) -> list[Body]:
+def opening(
+    state: JournalState, program: Program, first: Configuration, wall_ms: int
+) -> list[Body]:
     """Return the journal entries for a program that starts; everything that must hold together is in one entry.
 
     first: the Configuration that its settings imply. Raises RefusedError.
@@ -23,7 +25,7 @@ def opening(state: JournalState, program: Program, first: Configuration, now_ms:
     notes = {NOTE: note, incarnations.NOTE: counted}
     notes = {kind: body for kind, body in notes.items() if body is not None}
     version = program.version
-    ended = undone(state, program.record, version, now_ms)
+    ended = undone(state, program.record, version, wall_ms)
     if program.back is None:
         return [*([Notes(bodies=notes)] if notes else []), *ended]
     number = (state.last_intended or 0) + 1

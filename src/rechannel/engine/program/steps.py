@@ -71,7 +71,7 @@ def stage_step(
     configuration: Configuration,
     *,
     timestep: int,
-    now_ms: int,
+    stream_ms: int,
     manifest: Manifest,
     policy: MergePolicy,
     rewrite: Intervals | None = None,
@@ -93,7 +93,7 @@ def stage_step(
     if stage.can is None:
         return StageStep(
             timestep=timestep,
-            now_ms=now_ms,
+            stream_ms=stream_ms,
             number=number,
             addresses=addresses,
             reports_to=reports_to,
@@ -101,7 +101,7 @@ def stage_step(
     routing = routing_of(configuration, stage.name)
     return StageStep(
         timestep=timestep,
-        now_ms=now_ms,
+        stream_ms=stream_ms,
         number=number,
         addresses=addresses,
         reports_to=reports_to,
@@ -134,7 +134,7 @@ def timed(
     return replace(step, memory=memory)
 
 
-def rowless(plan: PhysicalPlan, times: Mapping[str, Times], now_ms: int) -> dict[str, int]:
+def rowless(plan: PhysicalPlan, times: Mapping[str, Times], stream_ms: int) -> dict[str, int]:
     """Return watermarks after a timestep without rows: only idle inputs and processing time can move them."""
     passed: dict[str, int] = {}
     told: dict[str, int] = {}
@@ -142,7 +142,7 @@ def rowless(plan: PhysicalPlan, times: Mapping[str, Times], now_ms: int) -> dict
         if stage.can is None or not stage.times:
             continue
         before = times.get(stage.name, Times())
-        watermark = advance(before, stage.times, told, now_ms).watermark
+        watermark = advance(before, stage.times, told, stream_ms).watermark
         passed[stage.name] = watermark
         told.update(handed_on(stage.name, stage.can, watermark))
     return passed

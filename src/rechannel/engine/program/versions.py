@@ -307,14 +307,14 @@ def succeed(  # noqa: PLR0913 - what a version is made of
     version: int,
     defaults: Mapping[str, int],
     migrate: Mapping[str, Migrate] | None = None,
-    now_ms: int | None = None,
+    stream_ms: int | None = None,
     stored: Stored = lambda operator: None,
 ) -> Succession:
     """Make the next version of a running program, without any effect on it.
 
     text: what is asked for, in words. version: its number.
     defaults: `tasks` and `bins` of operators that are new. migrate: by operator,
-    what becomes of its state. now_ms: time of the change. stored: which schema versions of state are stored.
+    what becomes of its state. stream_ms: time of the change. stored: which schema versions of state are stored.
     Raises RefusedError, DataflowError.
     """
     found = differences(before.dataflow, dataflow, old_schemas=before.schemas, new_schemas=schemas)
@@ -337,7 +337,7 @@ def succeed(  # noqa: PLR0913 - what a version is made of
     logics = {n: before.record["logics"].get(n, 1) + (n in changed) for n in sorted(stages)}
     record["logics"] = logics
     old, new = bound(before.dataflow, before.schemas), bound(dataflow, schemas)
-    made = carried(old, new, found, migrate or {}, now_ms)
+    made = carried(old, new, found, migrate or {}, stream_ms)
     record.update(next_schema_versions(before.record, old, new, logics, made, stored))
     functions = [one.forth.function for one in made.values() if one.forth.function is not None]
     provided = before.provided.also(functions)

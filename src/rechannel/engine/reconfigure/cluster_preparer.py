@@ -140,7 +140,7 @@ class ClusterPreparer:
 
         def clock(operator: str) -> Clock:
             watermark = now.event_times.get(operator, NEVER)
-            return Clock(now_ms=now.time_ms, before=watermark, watermark=watermark)
+            return Clock(stream_ms=now.time_ms, before=watermark, watermark=watermark)
 
         tried = rehearse(programs, manifests, clock, time.monotonic, since=since, seconds=seconds)
         if tried.rows < tried.of:

@@ -136,7 +136,7 @@ class Opener:
         text: str,
         version: int,
         migrate: Mapping[str, Migrate],
-        now_ms: int,
+        stream_ms: int,
         state: Callable[[], JournalState],
     ) -> tuple[ChangeProgram, Ready]:
         """Make the next version, and the change that leads to it. state: returns the present state of the journal.
@@ -157,11 +157,11 @@ class Opener:
                     version=version,
                     defaults=self.defaults,
                     migrate=migrate,
-                    now_ms=at_ms,
+                    stream_ms=at_ms,
                     stored=partial(stored_schema_versions, self.store, state),
                 )
 
-            made = make(now_ms)
+            made = make(stream_ms)
             writers = self.writers(made.program.plan, before)
         except BaseException:
             _close_beside(readers, before.readers)
@@ -184,7 +184,7 @@ class Opener:
             ready.program.programs,
             self.loader,
             timestep=position.timestep,
-            now_ms=position.time_ms,
+            stream_ms=position.time_ms,
         )
         return replace(ready, loaded=loaded)
 
@@ -264,7 +264,7 @@ def _next(
         text=asked.text,
         version=switch.next_version(),
         migrate=asked.migrations,
-        now_ms=position.time_ms,
+        stream_ms=position.time_ms,
         state=switch.state,
     )
 
@@ -371,11 +371,11 @@ class ProgramSwitch:
         """Initial state of the new operators of a version. Raises NotReadyError."""
         return self._get(version).loaded
 
-    def record(self, version: int, now_ms: int) -> Mapping[str, Json]:
+    def record(self, version: int, stream_ms: int) -> Mapping[str, Json]:
         """What the journal keeps about a version that is about to begin. Raises NotReadyError."""
         ready = self._get(version)
         if ready.stamp is not None:
-            ready = replace(ready, program=ready.stamp(now_ms))
+            ready = replace(ready, program=ready.stamp(stream_ms))
             self.offer(ready)
         return ready.program.record
 

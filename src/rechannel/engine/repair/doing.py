@@ -70,7 +70,7 @@ def _deal(store: Store, hand: Hand, name: str) -> None:
 
 
 def _look(store: Store, hand: Hand) -> Evidence:
-    return look(store, host=hand.host, now_ms=hand.clock(), started=hand.started)
+    return look(store, host=hand.host, wall_ms=hand.clock(), started=hand.started)
 
 
 def _check(name: str, present: dict[str, Finding]) -> None:

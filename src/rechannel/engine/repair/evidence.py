@@ -52,8 +52,10 @@ class Evidence:
     """Latest timestep of any segment or sink-buffer file."""
 
 
-def look(store: Store, *, host: str, now_ms: int, started: Callable[[int], int | None]) -> Evidence:
-    """Read a state directory. host, now_ms, started: see `Lease.acquire`. Raises NewerFormatError.
+def look(
+    store: Store, *, host: str, wall_ms: int, started: Callable[[int], int | None]
+) -> Evidence:
+    """Read a state directory. host, wall_ms, started: see `Lease.acquire`. Raises NewerFormatError.
 
     Large files are listed and not read: `rechannel verify` reads them.
     """
@@ -82,7 +84,7 @@ def look(store: Store, *, host: str, now_ms: int, started: Callable[[int], int |
         snapshots=snapshots,
         damaged=damaged,
         lease=lease,
-        held=lease is not None and holds(lease, host, now_ms, started),
+        held=lease is not None and holds(lease, host, wall_ms, started),
         head=head,
         missing=tuple(sorted(needed(state) - present)) if state else (),
         records=frozenset(store.list(RECONFIGURATIONS)),

@@ -69,7 +69,7 @@ def load_initial(
     journal: Journal,
     configuration: Configuration,
     loader: Loader,
-    now_ms: int,
+    stream_ms: int,
 ) -> None:
     """Load and commit initial state, if the journal is new. tables: from `initial_state`."""
     if not tables or not _is_new(journal.state):
@@ -81,10 +81,10 @@ def load_initial(
                 sources={},
                 configuration_version=configuration.version,
                 configuration=configuration,
-                now_ms=now_ms,
+                stream_ms=stream_ms,
             )
         )
-    step = StageStep(timestep=0, now_ms=now_ms)
+    step = StageStep(timestep=0, stream_ms=stream_ms)
     edits = {n: _load(programs[n], step, *table, loader) for n, table in tables.items()}
     journal.append(Committed(timestep=0, edits=edits))
 
@@ -105,13 +105,13 @@ def load_added(
     loader: Loader,
     *,
     timestep: int,
-    now_ms: int,
+    stream_ms: int,
 ) -> dict[str, Edit]:
     """Write the initial state of operators that will be added. Returns the edits that add it, by operator.
 
     given: functions that make tables, by operator. timestep: for the names of the files. Raises DataflowError.
     """
-    step = StageStep(timestep=timestep, now_ms=now_ms)
+    step = StageStep(timestep=timestep, stream_ms=stream_ms)
     tables = _made(given, programs, loader)
     return {n: _load(programs[n], step, *table, loader) for n, table in tables.items()}
 

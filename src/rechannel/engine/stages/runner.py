@@ -27,7 +27,7 @@ class Timestep:
     """A timestep that was decided: what it reads and how it runs. A replay is given the same value."""
 
     number: int
-    now_ms: int
+    stream_ms: int
     configuration: Configuration
     slices: Mapping[str, SourceSlice] = field(default_factory=dict)
 

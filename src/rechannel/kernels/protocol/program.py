@@ -143,7 +143,7 @@ class StageStep:
     """One timestep of a stage."""
 
     timestep: int
-    now_ms: int
+    stream_ms: int
     """Journalled time of the timestep."""
     number: int = 0
     """The stage's number in the plan; with the task number it identifies a producer."""

@@ -14,14 +14,14 @@ def times_after(program: StageProgram, step: StageStep, seen: Latest) -> Times:
     """Return the event time after a timestep, and where an operator stands that emits at an interval."""
     if not program.times:
         return step.times
-    times = advance(step.times, program.times, seen, step.now_ms)
+    times = advance(step.times, program.times, seen, step.stream_ms)
     early = program.can.early_ms
     if early is None:
         return times
     known = step.times.beat
-    beat = Beat(now_ms=step.now_ms)
+    beat = Beat(stream_ms=step.stream_ms)
     if known is not None:
-        beat = known.after(step.timestep, step.now_ms, early)
+        beat = known.after(step.timestep, step.stream_ms, early)
     return replace(times, beat=beat)
 
 
@@ -29,10 +29,10 @@ def clock_of(program: StageProgram, step: StageStep, times: Times) -> Clock:
     """Return a task's clock. times: after the timestep."""
     early, beat = program.can.early_ms, step.times.beat
     since = None
-    if early is not None and beat is not None and beat.strikes(step.now_ms, early):
+    if early is not None and beat is not None and beat.strikes(step.stream_ms, early):
         since = beat.shown
     return Clock(
-        now_ms=step.now_ms,
+        stream_ms=step.stream_ms,
         before=step.times.watermark,
         watermark=times.watermark,
         since=since,

@@ -57,7 +57,7 @@ class Timer:
     def timely(self, arrivals: OperatorInput, columns: tuple[pa.Schema, pa.Schema]) -> Timely:
         """Part rows that are late from the others. columns: (keys, others)."""
         if self.on is None:
-            now = max(arrivals.clock.now_ms * 1_000, arrivals.clock.before) + self.timeout_us
+            now = max(arrivals.clock.stream_ms * 1_000, arrivals.clock.before) + self.timeout_us
             return Timely(
                 arrivals=arrivals,
                 keys=np.arange(arrivals.groups.count, dtype=np.int64),

@@ -130,7 +130,7 @@ class Tracking(EveryRow, Expiring, Timed, Grouped, LateTelling, Succeeded, Timin
         if self.timeout_ms is None:
             return None
         seen = state[-1].fill_null(0).to_numpy(zero_copy_only=False)
-        alive: Mask = clock.now_ms - seen <= self.timeout_ms
+        alive: Mask = clock.stream_ms - seen <= self.timeout_ms
         return alive
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
@@ -242,7 +242,7 @@ class Tracking(EveryRow, Expiring, Timed, Grouped, LateTelling, Succeeded, Timin
             stay = np.flatnonzero(~dropped)
             state = [spread(column, stay, len(dropped)) for column in made.kept]
         if self.timeout_ms is not None:
-            now = np.full(len(dropped), arrivals.clock.now_ms, dtype=np.int64)
+            now = np.full(len(dropped), arrivals.clock.stream_ms, dtype=np.int64)
             state = [*state, pa.array(now)]
         if made.failed:
             untouched = np.zeros(len(dropped), dtype=np.bool_)

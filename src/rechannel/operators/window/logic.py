@@ -164,7 +164,7 @@ class WindowLogic(
         if not self.processing:
             return keys
         offset = self.offset_us or 0
-        start = (clock.now_ms * 1_000 - offset) // self.size_us * self.size_us + offset
+        start = (clock.stream_ms * 1_000 - offset) // self.size_us * self.size_us + offset
         return [*keys, pa.repeat(pa.scalar(start, pa.int64()).cast(MICROS), len(keys[0]))]
 
     def row_order(self, keys: Columns) -> IntArray | None:

@@ -225,7 +225,7 @@ class SessionLogic(
         """Times of the rows, and which have none."""
         if self.on is not None:
             return micros(column_of(self.on, arrivals, (self.keys, self.value_schema)))
-        now = arrivals.clock.now_ms * 1_000
+        now = arrivals.clock.stream_ms * 1_000
         return np.full(arrivals.groups.rows, now, dtype=np.int64), None
 
     def _shown_now(self, changed: Changed) -> Emitted:

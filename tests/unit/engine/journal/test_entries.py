@@ -47,12 +47,12 @@ RANGE = SourceRange(start={"0": 5}, end={"0": 9}, layout=[["a.parquet"], ["b.par
 BODIES = [
     Opened(host="h", pid=7, time_ms=1, fingerprint="f", version="0.1.0", keep_versions=4),
     Opened(host="h", pid=7, time_ms=1, fingerprint="f", version="0.1.0", id="5f"),
-    Intent(timestep=7, sources={"flights": RANGE}, configuration_version=3, now_ms=99),
+    Intent(timestep=7, sources={"flights": RANGE}, configuration_version=3, stream_ms=99),
     Intent(
         timestep=0,
         sources={},
         configuration_version=3,
-        now_ms=99,
+        stream_ms=99,
         configuration=CONFIGURATION,
     ),
     Committed(
@@ -132,6 +132,6 @@ def test_an_intent_names_the_configuration_it_brings():
             timestep=1,
             sources={},
             configuration_version=2,
-            now_ms=0,
+            stream_ms=0,
             configuration=CONFIGURATION,
         )

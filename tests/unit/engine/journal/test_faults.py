@@ -48,7 +48,7 @@ class Driver:
                     timestep=state.last_committed + 1 if known else 1,
                     sources={},
                     configuration_version=1,
-                    now_ms=0,
+                    stream_ms=0,
                     configuration=None if known else Configuration(),
                 )
             )

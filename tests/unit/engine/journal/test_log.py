@@ -41,7 +41,7 @@ def commit(journal: Journal, times: int = 1) -> None:
                 timestep=timestep,
                 sources={},
                 configuration_version=1,
-                now_ms=0,
+                stream_ms=0,
                 configuration=None if last else Configuration(),
             )
         )
@@ -107,7 +107,7 @@ def test_snapshots_are_rarer_where_sinks_owe_much(store, monkeypatch):
                 timestep=number,
                 sources={},
                 configuration_version=1,
-                now_ms=0,
+                stream_ms=0,
                 configuration=None if number > 1 else Configuration(),
             )
         )

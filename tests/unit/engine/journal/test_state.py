@@ -52,7 +52,7 @@ def intent(timestep: int, version: int = 1, given: Configuration | None = None) 
         timestep=timestep,
         sources=sources,
         configuration_version=version,
-        now_ms=0,
+        stream_ms=0,
         configuration=given,
     )
 

@@ -101,9 +101,9 @@ def test_a_replay_is_the_same_timestep_under_the_same_configuration():
     assert process.position.configuration == before[0].configuration
     assert process.position.configuration.operators["sums"].tasks == 3
     process.run()
-    assert harness.journal_state().versions[1].now_ms == 1_000
-    assert harness.journal_state().versions[2].now_ms == 1_000
-    assert harness.journal_state().versions[3].now_ms == 1_500
+    assert harness.journal_state().versions[1].stream_ms == 1_000
+    assert harness.journal_state().versions[2].stream_ms == 1_000
+    assert harness.journal_state().versions[3].stream_ms == 1_500
     assert totals(harness) == {1: 4, 2: 2, 3: 4}
 
 
@@ -116,11 +116,11 @@ def test_time_does_not_go_back_when_a_clock_does():
     for rows in ROWS[1:]:
         connector.push(rows)
         harness.start().run()
-    assert [v.now_ms for v in harness.journal_state().versions.values()] == [1_000] * 3
+    assert [v.stream_ms for v in harness.journal_state().versions.values()] == [1_000] * 3
     clock.advance(500)
     connector.push(ROWS[0])
     harness.process.run()
-    assert harness.journal_state().now_ms == 1_100
+    assert harness.journal_state().stream_ms == 1_100
 
 
 def test_timesteps_in_flight_are_bounded():

@@ -17,7 +17,7 @@ from rechannel.model.configuration import Configuration
 from rechannel.sources.reader import UNBOUNDED, Bound
 from rechannel.testing import ManualClock
 
-UNTIMED = StreamTime(now_ms=0, jump_ms=60_000, downtime_ms=3_600_000)
+UNTIMED = StreamTime(stream_ms=0, jump_ms=60_000, downtime_ms=3_600_000)
 
 
 @dataclass
@@ -38,9 +38,9 @@ class Reader:
         return {"rows": 0}
 
     def latest(
-        self, start: dict[str, int], now_ms: int, bound: Bound = UNBOUNDED
+        self, start: dict[str, int], stream_ms: int, bound: Bound = UNBOUNDED
     ) -> dict[str, int]:
-        self.asked.append((start, now_ms, bound.units))
+        self.asked.append((start, stream_ms, bound.units))
         if self.clock is not None:
             self.clock.advance(self.takes_ms)
         return {"rows": min(self.there, start["rows"] + (bound.units or self.there))}
@@ -62,12 +62,12 @@ def intake(
     more: Mapping[str, Any] = MappingProxyType({}),
     **readers: Reader,
 ) -> SourceTracker:
-    time = StreamTime(now_ms=last_now, jump_ms=60_000, downtime_ms=3_600_000)
+    time = StreamTime(stream_ms=last_now, jump_ms=60_000, downtime_ms=3_600_000)
     return SourceTracker(readers, offsets or {}, time, clock or ManualClock(1_000), **more)  # type: ignore[arg-type]
 
 
-def decided(slices: dict[str, SourceSlice], now_ms: int = 1_000) -> Timestep:
-    return Timestep(number=1, now_ms=now_ms, configuration=Configuration(), slices=slices)
+def decided(slices: dict[str, SourceSlice], stream_ms: int = 1_000) -> Timestep:
+    return Timestep(number=1, stream_ms=stream_ms, configuration=Configuration(), slices=slices)
 
 
 # Time ----------------------------------------------------------------------------------------------
@@ -76,12 +76,12 @@ def decided(slices: dict[str, SourceSlice], now_ms: int = 1_000) -> Timestep:
 def test_time_never_goes_back():
     clock = ManualClock(1_000.7)
     stream = intake(2_000, clock=clock)
-    assert stream.now_ms() == 2_000
+    assert stream.stream_ms() == 2_000
     clock.now_ms = 2_500.9
-    assert stream.now_ms() == 2_500
+    assert stream.stream_ms() == 2_500
     stream.take(decided({}, 2_500))
     clock.now_ms = 1_000.0
-    assert stream.now_ms() == 2_500
+    assert stream.stream_ms() == 2_500
 
 
 def test_a_look_that_finds_nothing_is_timed():
@@ -189,7 +189,7 @@ def test_sources_that_can_be_bounded_share_the_bytes_of_a_timestep():
     asked: list[Bound] = []
 
     class Asked(Reader):
-        def latest(self, start: Any, now_ms: int, bound: Bound = UNBOUNDED) -> Any:
+        def latest(self, start: Any, stream_ms: int, bound: Bound = UNBOUNDED) -> Any:
             asked.append(bound)
             return start
 

@@ -97,7 +97,7 @@ def step(plan: PhysicalPlan, name: str, configuration: Configuration, manifest: 
         plan.stage(name),
         configuration,
         timestep=5,
-        now_ms=70,
+        stream_ms=70,
         manifest=manifest,
         policy=MergePolicy(fan=2, slice_rows=1),
     )
@@ -106,7 +106,7 @@ def step(plan: PhysicalPlan, name: str, configuration: Configuration, manifest: 
 def test_a_front_is_told_where_rows_go_and_what_is_combined():
     plan = fan_out()
     made = step(plan, "in", configured(plan), Manifest())
-    assert (made.timestep, made.now_ms, made.tasks, made.routing) == (5, 70, (), None)
+    assert (made.timestep, made.stream_ms, made.tasks, made.routing) == (5, 70, (), None)
     assert made.addresses["sums", 0].combined
     assert not made.addresses["last", 0].combined
     assert made.addresses["sums", 0].routing == routing_of(configured(plan), "sums")
@@ -155,7 +155,7 @@ def test_merges_are_planned_for_every_task():
             plan.stage("last"),
             configured(plan),
             timestep=timestep,
-            now_ms=0,
+            stream_ms=0,
             manifest=manifest,
             policy=MergePolicy(fan=2, slice_rows=1),
         )
@@ -230,7 +230,7 @@ def test_a_task_writes_its_share_of_what_is_written_anew_and_merges_nothing_else
         plan.stage("sums"),
         configuration,
         timestep=5,
-        now_ms=70,
+        stream_ms=70,
         manifest=manifest,
         policy=MergePolicy(fan=2, slice_rows=1),
         rewrite=anew,

@@ -113,7 +113,7 @@ class Bench:
         return Rows(frame=None, tables=lambda: iter([batch]), schema=SCHEMA)
 
     def commit(self, number: int) -> dict[str, Any]:
-        decided = Timestep(number=number, now_ms=0, configuration=Configuration())
+        decided = Timestep(number=number, stream_ms=0, configuration=Configuration())
         kept = {"counts": [f"{number}00"], "other": ["7"]}
         staged = self.publisher.stage(decided, kept)
         self.publisher.publish(decided, kept, staged)
@@ -211,7 +211,9 @@ def test_what_a_sink_raises_is_raised_to_the_driver():
     bench.publisher.start()
     with pytest.raises(StorageError, match="disk is full"):
         bench.publisher.drain()
-    staged = bench.publisher.stage(Timestep(number=2, now_ms=0, configuration=Configuration()), {})
+    staged = bench.publisher.stage(
+        Timestep(number=2, stream_ms=0, configuration=Configuration()), {}
+    )
     assert sorted(staged) == ["behind", "direct"]  # it is no failure of the next timestep
     for call in (bench.publisher.idle, bench.publisher.has_room, bench.publisher.check):
         with pytest.raises(StorageError, match="disk is full"):

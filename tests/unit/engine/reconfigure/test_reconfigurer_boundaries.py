@@ -46,7 +46,7 @@ def steps_on(hands: Hands) -> None:
             sources={},
             configuration_version=decision.configuration.version,
             configuration=decision.configuration if new or first else None,
-            now_ms=100,
+            stream_ms=100,
             steps=decision.steps,
         )
     )
@@ -253,7 +253,7 @@ def test_what_made_its_last_step_is_over_when_that_timestep_is_committed():
             sources={},
             configuration_version=decision.configuration.version,
             configuration=decision.configuration,
-            now_ms=100,
+            stream_ms=100,
             steps=decision.steps,
         )
     )

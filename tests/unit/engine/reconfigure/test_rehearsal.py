@@ -223,7 +223,7 @@ def waiting(rules: Any) -> tuple[Harness, Any]:
 
 
 def clock(_: str) -> Clock:
-    return Clock(now_ms=0)
+    return Clock(stream_ms=0)
 
 
 def test_state_is_tried_in_pieces_for_as_long_as_there_is_time(rules):

@@ -70,7 +70,7 @@ def test_a_merge_of_more_than_a_file_can_take_is_several_runs():
     program = StageProgram(
         operator="op", root=Branch(node="op", schema=ROWS), store=store, logic=logic
     )
-    writer = RunWriter(program, StageStep(timestep=3, now_ms=0), 0, "a")
+    writer = RunWriter(program, StageStep(timestep=3, stream_ms=0), 0, "a")
     hashes = np.full(60, 7, dtype=np.uint64)
     parts = []
     for number in range(2):

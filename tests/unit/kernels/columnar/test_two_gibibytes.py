@@ -64,7 +64,7 @@ def test_a_task_takes_more_than_two_gibibytes_of_texts(tmp_path):
         logic=logic,
     )
     step = StageStep(
-        timestep=1, now_ms=0, tasks=(TaskState(own=Intervals.everything()),), memory=1 << 29
+        timestep=1, stream_ms=0, tasks=(TaskState(own=Intervals.everything()),), memory=1 << 29
     )
     task = StatefulTask(program=program, step=step, task=0, attempt="a")
     (report,) = map(TaskReport.from_bytes, Inbox.of(from_batches(task.run(arriving()))).reports)

@@ -157,7 +157,7 @@ def test_keys_that_received_rows_are_left_out_and_of_others_everything_is_there(
         combined=False,
         old=[],
         found=np.zeros(len(came), dtype=np.bool_),
-        clock=Clock(now_ms=0),
+        clock=Clock(stream_ms=0),
         timestep=1,
     )
     parts = []

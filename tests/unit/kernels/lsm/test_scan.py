@@ -14,7 +14,7 @@ from rechannel.model.hashspace import SPACE, Intervals
 from tests.support.runs import weak
 from tests.support.tasks import Bench, counting, rows
 
-NOW = Clock(now_ms=0)
+NOW = Clock(stream_ms=0)
 
 EVERYTHING = Intervals.everything()
 

@@ -21,7 +21,7 @@ from rechannel.operators.process.deduplicate import DeduplicateLogic
 from rechannel.operators.window.session_rows import KeptRows
 
 KEYS = pa.schema([("k", pa.int64())])
-CLOCK = Clock(now_ms=0)
+CLOCK = Clock(stream_ms=0)
 NAMED = {
     kind.__name__: kind
     for kind in vars(capabilities).values()

@@ -34,7 +34,7 @@ from rechannel.state.segments.segment import open_segment
 from tests.support.schema_versions import chains
 from tests.support.tasks import Bench, rows
 
-NOW = Clock(now_ms=0)
+NOW = Clock(stream_ms=0)
 
 KEYS = pa.schema([("k", pa.string())])
 OLD = pa.schema([("n", pa.int32()), ("s", pa.string())])

@@ -31,7 +31,7 @@ def emitter(root: Branch, store: MemoryStore | None = None) -> Emitter:
         for i, c in enumerate(consumers)
     }
     program = StageProgram(operator="in", root=root, store=store or MemoryStore())
-    step = StageStep(timestep=7, now_ms=0, number=2, addresses=addresses)
+    step = StageStep(timestep=7, stream_ms=0, number=2, addresses=addresses)
     return Emitter(program, step, 1, "x", Measures())
 
 

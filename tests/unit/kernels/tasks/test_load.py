@@ -18,7 +18,7 @@ from rechannel.state.merging import BASE_LEVEL
 from tests.support.tasks import ROWS, Bench, as_batch, counting, reports_of, rows
 
 SLICES = Routing.even(bins=3, tasks=3)
-STEP = StageStep(timestep=0, now_ms=0)
+STEP = StageStep(timestep=0, stream_ms=0)
 
 
 def peaks() -> AggregateLogic:

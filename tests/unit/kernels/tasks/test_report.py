@@ -29,7 +29,7 @@ RUN = Run(
 )
 STATE = StateReport(
     edit=Edit(retire=(((1, 2), Intervals(((0, 2**63),))),), add=(RUN,)),
-    times=Times(watermark=5, marks={"a": Mark(latest=6)}, beat=Beat(now_ms=1)),
+    times=Times(watermark=5, marks={"a": Mark(latest=6)}, beat=Beat(stream_ms=1)),
     bins="eJw=",
     hot_keys=(HotKey(hash=2**64 - 1, rows=5),),
     first_timers={"segments/counts/7-0.arrow": 9},

@@ -30,7 +30,7 @@ SENDING = Branch(
     node="in", schema=ROWS, consumers=(Consumer(operator="op", input=0, logic=counting()),)
 )
 ADDRESS = Address(first=4, routing=Routing.even(bins=4, tasks=2), combined=False)
-STEP = StageStep(timestep=7, now_ms=0, number=3, addresses={("op", 0): ADDRESS})
+STEP = StageStep(timestep=7, stream_ms=0, number=3, addresses={("op", 0): ADDRESS})
 
 
 def run(
@@ -59,7 +59,7 @@ def test_rows_go_to_the_consumer_and_the_report_to_one_of_its_tasks():
 def test_without_consumers_the_report_is_read_by_the_action():
     store = MemoryStore()
     program = front_of(Branch(node="in", schema=ROWS, outbox=True), store)
-    batches = run(program, [(0, A), (0, B)], StageStep(timestep=7, now_ms=0))
+    batches = run(program, [(0, A), (0, B)], StageStep(timestep=7, stream_ms=0))
     assert [target for batch in batches for target in batch.column(0).to_pylist()] == [-1]
     (report,) = reports_of(batches)
     kept = report.emitted.buffered["in"]
@@ -69,7 +69,7 @@ def test_without_consumers_the_report_is_read_by_the_action():
 
 
 def test_a_stage_whose_reports_go_apart_sends_them_there():
-    step = StageStep(timestep=7, now_ms=0, addresses={("op", 0): ADDRESS}, reports_to=9)
+    step = StageStep(timestep=7, stream_ms=0, addresses={("op", 0): ADDRESS}, reports_to=9)
     batches = run(front_of(SENDING), [(0, A)], step)
     assert batches[-1].column(0).to_pylist()[-1] == 9
 

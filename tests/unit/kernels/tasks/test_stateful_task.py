@@ -37,7 +37,7 @@ from tests.support.tasks import (
     sent,
 )
 
-NOW = Clock(now_ms=0)
+NOW = Clock(stream_ms=0)
 MANY = rows(*((f"k{i}", i) for i in range(40)))
 HALVES = Routing.even(bins=2, tasks=2)
 
@@ -57,8 +57,10 @@ def sums(key: object, state: int | None, rows: Any) -> int | None:
     return None if min(rows["v"]) < 0 else (state or 0) + sum(rows["v"])
 
 
-def shown(bench: Bench, now_ms: int = 0) -> list[dict[str, Any]]:
-    return sorted(finished(bench.program, bench.state, Clock(now_ms=now_ms)).to_pylist(), key=repr)
+def shown(bench: Bench, stream_ms: int = 0) -> list[dict[str, Any]]:
+    return sorted(
+        finished(bench.program, bench.state, Clock(stream_ms=stream_ms)).to_pylist(), key=repr
+    )
 
 
 def sorted_rows(emitted: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -139,11 +141,11 @@ def test_a_dropped_key_leaves_a_tombstone_only_where_an_older_run_may_hold_it():
 
 def test_what_timed_out_counts_as_absent():
     bench = Bench(tracking(sums, timeout_ms=10))
-    bench.step([(rows(("a", 1), ("b", 1)), 0)], now_ms=100)
-    bench.step([(rows(("a", 1)), 0)], now_ms=110)
-    assert shown(bench, now_ms=110) == [{"k": "a", "n": 2}, {"k": "b", "n": 1}]
-    assert shown(bench, now_ms=111) == [{"k": "a", "n": 2}]
-    assert bench.step([(rows(("b", 5)), 0)], now_ms=111) == [{"k": "b", "n": 5}]
+    bench.step([(rows(("a", 1), ("b", 1)), 0)], stream_ms=100)
+    bench.step([(rows(("a", 1)), 0)], stream_ms=110)
+    assert shown(bench, stream_ms=110) == [{"k": "a", "n": 2}, {"k": "b", "n": 1}]
+    assert shown(bench, stream_ms=111) == [{"k": "a", "n": 2}]
+    assert bench.step([(rows(("b", 5)), 0)], stream_ms=111) == [{"k": "b", "n": 5}]
     assert bench.reports[0].costs.counts["keys_found"] == 0
 
 
@@ -186,7 +188,7 @@ def test_what_a_task_emits_is_cut_where_its_bins_end():
             return Emitted()
 
     step = StageStep(
-        timestep=1, now_ms=0, tasks=(TaskState(own=quarters.intervals_of(0)),), routing=quarters
+        timestep=1, stream_ms=0, tasks=(TaskState(own=quarters.intervals_of(0)),), routing=quarters
     )
     task = StatefulTask(program=bench.program, step=step, task=0, attempt="a")
     mine = [p for p in sent(counting(), [(MANY, 0)], routing=quarters) if p[0] == 0]
@@ -226,7 +228,7 @@ def test_a_report_says_who_did_what():
 
 def test_reports_of_those_before_are_passed_on():
     bench = Bench(counting())
-    step = StageStep(timestep=1, now_ms=0, tasks=(TaskState(own=Intervals.everything()),))
+    step = StageStep(timestep=1, stream_ms=0, tasks=(TaskState(own=Intervals.everything()),))
     task = StatefulTask(program=bench.program, step=step, task=0, attempt="a")
     before = reported("front").blob()
     reports = reports_of(list(task.run([as_batch([(0, before)])])))

@@ -109,7 +109,7 @@ def ours(table: pa.Table, functions: dict[str, AggregateFunction]) -> pa.Table:
             combined=False,
             old=[pa.nulls(len(distinct), kind) for kind in logic.state_schema.types],
             found=np.zeros(len(distinct), np.bool_),
-            clock=Clock(now_ms=0),
+            clock=Clock(stream_ms=0),
             timestep=0,
         )
     )

@@ -44,7 +44,7 @@ def arrivals(logic: AggregateLogic, *, combined: bool, found: bool = False) -> O
         combined=combined,
         old=old,
         found=np.array([found, False]),
-        clock=Clock(now_ms=0),
+        clock=Clock(stream_ms=0),
         timestep=3,
     )
 
@@ -97,7 +97,7 @@ def test_without_old_state():
 
 def test_state_lives_for_ever():
     logic = bind()
-    assert Capabilities(logic).live([], [], Clock(now_ms=0)) is None
+    assert Capabilities(logic).live([], [], Clock(stream_ms=0)) is None
 
 
 def test_rows_can_be_counted_without_any_column():

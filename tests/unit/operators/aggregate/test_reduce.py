@@ -196,6 +196,6 @@ def test_state_lives_for_ever_and_is_shown_as_it_is() -> None:
     logic = reduction(joined)
     state = [pa.array(["x"]), pa.array([1])]
 
-    assert Capabilities(logic).live([], state, Clock(now_ms=10**15)) is None
+    assert Capabilities(logic).live([], state, Clock(stream_ms=10**15)) is None
     assert logic.finish([pa.array(["a"])], state).to_pylist() == [{"k": "a", "s": "x", "v": 1}]
     assert logic.state_schema == logic.value_schema

@@ -161,7 +161,7 @@ def test_no_keys_at_all() -> None:
 def test_a_key_whose_timeout_passed_counts_as_absent() -> None:
     logic = track(totals, timeout_ms=1000)
     rows = [(A, (1, "")), (B, (1, "")), (C, (1, ""))]
-    given = arrivals(logic, rows, {A: (5, 50, 8999), B: (5, 50, 9000)}, now_ms=10_000)
+    given = arrivals(logic, rows, {A: (5, 50, 8999), B: (5, 50, 9000)}, stream_ms=10_000)
 
     applied = logic.apply(given)
 
@@ -176,12 +176,12 @@ def test_a_key_whose_timeout_passed_counts_as_absent() -> None:
 def test_live_follows_the_timeout_and_is_everything_without_one() -> None:
     state = [pa.array([1, 1, 1]), pa.array([1, 1, 1]), pa.array([0, 500, None])]
 
-    assert track(totals, timeout_ms=1000).live([], state, Clock(now_ms=1400)).tolist() == [
+    assert track(totals, timeout_ms=1000).live([], state, Clock(stream_ms=1400)).tolist() == [
         False,
         True,
         False,
     ]
-    assert track(totals).live([], state[:2], Clock(now_ms=10**12)) is None
+    assert track(totals).live([], state[:2], Clock(stream_ms=10**12)) is None
 
 
 def test_people_do_not_see_the_time_of_the_last_rows() -> None:

@@ -177,7 +177,7 @@ def test_drop_ends_keys() -> None:
 
 def test_a_timeout_forgets() -> None:
     logic = track(totals, timeout_ms=1000)
-    given = arrivals(logic, ROWS, {A: (5, 50, 8999), B: (5, 50, 9000)}, now_ms=10_000)
+    given = arrivals(logic, ROWS, {A: (5, 50, 8999), B: (5, 50, 9000)}, stream_ms=10_000)
 
     assert state_of(logic, given, logic.apply(given)) == {
         A: (2, 3, 10_000),

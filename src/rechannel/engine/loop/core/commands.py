@@ -32,29 +32,29 @@ class LookAround(Struct, frozen=True, kw_only=True):
 class AskCoordinator(Struct, frozen=True, kw_only=True):
     """Ask how the next timestep would begin; answered by `Decided`."""
 
-    now_ms: float
-    time_ms: int
+    wall_ms: float
+    stream_ms: int
 
 
 class LookAtVersion(Struct, frozen=True, kw_only=True):
     """Look whether another version of the program can begin here; answered by `VersionLooked` or `LookFailed`."""
 
     decision: Decision
-    time_ms: int
+    stream_ms: int
 
 
 class FailChanges(Struct, frozen=True, kw_only=True):
     """End changes of the program that cannot begin after all."""
 
     against: Mapping[str, str]
-    time_ms: int
+    stream_ms: int
 
 
 class SwitchProgram(Struct, frozen=True, kw_only=True):
     """Journal another version of the program, then begin with it; answered by `Switched`."""
 
     decision: Decision
-    time_ms: int
+    stream_ms: int
     record: Mapping[str, Any]
 
 
@@ -62,14 +62,14 @@ class PollSources(Struct, frozen=True, kw_only=True):
     """Ask the sources what they have; answered by `Offered` or `LookFailed`."""
 
     decision: Decision
-    now_ms: float
-    time_ms: int
+    wall_ms: float
+    stream_ms: int
 
 
 class SettleIdle(Struct, frozen=True, kw_only=True):
     """Make the changes that are due without a timestep; answered by `IdleSettled`."""
 
-    time_ms: int
+    stream_ms: int
     kept_back: bool = False
 
 

@@ -67,7 +67,7 @@ class Rest(Struct, frozen=True, kw_only=True):
     """Whether a change waits for state that is on its way."""
     published: bool
     """Whether everything that is committed is published."""
-    now_ms: float
+    wall_ms: float
     polled_ms: float
     """How long it took to ask sources that had nothing."""
 
@@ -88,10 +88,10 @@ class ChangesAnswered(Struct, frozen=True, kw_only=True):
 class Around(Struct, frozen=True, kw_only=True):
     """Answers `LookAround`."""
 
-    now_ms: float
-    """Unix milliseconds."""
-    time_ms: int
-    """Time of the stream."""
+    wall_ms: float
+    """Of the clock, Unix milliseconds."""
+    stream_ms: int
+    """Time of the stream, Unix milliseconds."""
     room: bool
     """Whether the sinks' backlog admits another timestep."""
 
@@ -100,15 +100,15 @@ class Decided(Struct, frozen=True, kw_only=True):
     """Answers `AskCoordinator`: how the next timestep would begin."""
 
     decision: Decision
-    now_ms: float
-    time_ms: int
+    wall_ms: float
+    stream_ms: int
 
 
 class VersionLooked(Struct, frozen=True, kw_only=True):
     """Answers `LookAtVersion`."""
 
     decision: Decision
-    time_ms: int
+    stream_ms: int
     against: Mapping[str, str]
     """Why the version cannot begin here, by the change that wants it."""
     record: Mapping[str, Any]
@@ -128,8 +128,8 @@ class Offered(Struct, frozen=True, kw_only=True):
     """Answers `PollSources`."""
 
     decision: Decision
-    now_ms: float
-    time_ms: int
+    wall_ms: float
+    stream_ms: int
     slices: Mapping[str, SourceSlice] | None
     """What a timestep would read; None = there is nothing new."""
     nothing: Mapping[str, SourceSlice]

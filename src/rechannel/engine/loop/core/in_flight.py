@@ -25,7 +25,7 @@ def step_of(state: LoopState, unit: Unit) -> StageStep:
         stage,
         flight.decided.configuration,
         timestep=number,
-        now_ms=flight.decided.now_ms,
+        stream_ms=flight.decided.stream_ms,
         manifest=state.operators.manifests.get(name, Manifest()),
         policy=state.rules.merging,
         rewrite=flight.rewrite.get(name),

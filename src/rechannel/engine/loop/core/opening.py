@@ -56,11 +56,11 @@ def looked_around(state: LoopState, event: Around) -> Outcome:
         return state, ()
     if state.replay:
         decided, *rest = state.replay
-        again = OpenAgain(decided=decided, began_ms=event.now_ms)
+        again = OpenAgain(decided=decided, began_ms=event.wall_ms)
         return replace(state, replay=tuple(rest)), (again,)
     if state.stopping:
         return state, ()
-    return state, (AskCoordinator(now_ms=event.now_ms, time_ms=event.time_ms),)
+    return state, (AskCoordinator(wall_ms=event.wall_ms, stream_ms=event.stream_ms),)
 
 
 def boundary_decided(state: LoopState, event: Decided) -> Outcome:
@@ -69,24 +69,26 @@ def boundary_decided(state: LoopState, event: Decided) -> Outcome:
     if decision.hold:
         return state, ()
     if decision.configuration.dataflow != state.configuration.dataflow:
-        return state, (LookAtVersion(decision=decision, time_ms=event.time_ms),)
+        return state, (LookAtVersion(decision=decision, stream_ms=event.stream_ms),)
     # The interval is that of the timestep itself: a change that shortens it takes effect at once.
-    if not state.pace.admits(event.now_ms, decision.configuration.interval_ms):
-        if not state.drained or not state.pace.rested(event.now_ms):
+    if not state.pace.admits(event.wall_ms, decision.configuration.interval_ms):
+        if not state.drained or not state.pace.rested(event.wall_ms):
             return state, ()
-        state = replace(state, pace=state.pace.looked(event.now_ms))
-        return state, (SettleIdle(time_ms=event.time_ms, kept_back=True),)
-    return state, (PollSources(decision=decision, now_ms=event.now_ms, time_ms=event.time_ms),)
+        state = replace(state, pace=state.pace.looked(event.wall_ms))
+        return state, (SettleIdle(stream_ms=event.stream_ms, kept_back=True),)
+    return state, (
+        PollSources(decision=decision, wall_ms=event.wall_ms, stream_ms=event.stream_ms),
+    )
 
 
 def version_looked(state: LoopState, event: VersionLooked) -> Outcome:
     """Switch the program, or end the changes that want it where it cannot begin; then look again."""
     state, told = look_succeeded(state)
     todo: Command = SwitchProgram(
-        decision=event.decision, time_ms=event.time_ms, record=event.record
+        decision=event.decision, stream_ms=event.stream_ms, record=event.record
     )
     if event.against:
-        todo = FailChanges(against=event.against, time_ms=event.time_ms)
+        todo = FailChanges(against=event.against, stream_ms=event.stream_ms)
     return state, (*told, todo, LookAround())
 
 
@@ -100,23 +102,23 @@ def offered(state: LoopState, event: Offered) -> Outcome:
     """Decide on a timestep over what the sources offer, or over rows of state whose time has come."""
     state, told = look_succeeded(state)
     slices = event.slices
-    if slices is None and state.drained and _due(state, event.time_ms):
+    if slices is None and state.drained and _due(state, event.stream_ms):
         slices = event.nothing
     if slices is None:
-        idle = (SettleIdle(time_ms=event.time_ms),) if state.drained else ()
+        idle = (SettleIdle(stream_ms=event.stream_ms),) if state.drained else ()
         return replace(state, seen_all=True), (*told, *idle)
     timestep = Timestep(
         number=state.last + 1,
-        now_ms=event.time_ms,
+        stream_ms=event.stream_ms,
         configuration=event.decision.configuration,
         slices=slices,
     )
-    intent = JournalIntent(decision=event.decision, decided=timestep, began_ms=event.now_ms)
+    intent = JournalIntent(decision=event.decision, decided=timestep, began_ms=event.wall_ms)
     return state, (*told, intent)
 
 
-def _due(state: LoopState, time_ms: int) -> bool:
-    return timers_due(state.plan, state.operators, time_ms)
+def _due(state: LoopState, stream_ms: int) -> bool:
+    return timers_due(state.plan, state.operators, stream_ms)
 
 
 def idle_settled(state: LoopState, event: IdleSettled) -> Outcome:

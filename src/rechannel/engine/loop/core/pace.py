@@ -21,30 +21,30 @@ class Pace(Struct, frozen=True, kw_only=True):
     looked_ms: float = 0.0
     """When a timestep last began, or changes were last made without one."""
 
-    def admits(self, now_ms: float, interval_ms: int) -> bool:
+    def admits(self, wall_ms: float, interval_ms: int) -> bool:
         """Return whether the interval admits another timestep."""
-        return not 0 < self.due_ms - now_ms <= interval_ms
+        return not 0 < self.due_ms - wall_ms <= interval_ms
 
-    def rested(self, now_ms: float) -> bool:
+    def rested(self, wall_ms: float) -> bool:
         """Return whether the interval has kept timesteps back for so long that changes are made without one."""
-        return not 0 <= now_ms - self.looked_ms < IDLE_LOOK_MS
+        return not 0 <= wall_ms - self.looked_ms < IDLE_LOOK_MS
 
-    def looked(self, now_ms: float) -> Pace:
+    def looked(self, wall_ms: float) -> Pace:
         """Return the pace after changes were made without a timestep."""
-        return replace(self, looked_ms=now_ms)
+        return replace(self, looked_ms=wall_ms)
 
-    def began(self, now_ms: float, interval_ms: int) -> Pace:
+    def began(self, wall_ms: float, interval_ms: int) -> Pace:
         """Return the pace after a timestep began: the next one is due on the grid, or an interval from now if the
         grid is lost."""
-        on_grid = self.due_ms <= now_ms < self.due_ms + interval_ms
-        due = self.due_ms + interval_ms if on_grid else now_ms + interval_ms
-        return Pace(due_ms=due, looked_ms=now_ms)
+        on_grid = self.due_ms <= wall_ms < self.due_ms + interval_ms
+        due = self.due_ms + interval_ms if on_grid else wall_ms + interval_ms
+        return Pace(due_ms=due, looked_ms=wall_ms)
 
-    def pause(self, now_ms: float, *, interval_ms: int, poll_ms: float, polled_ms: float) -> float:
+    def pause(self, wall_ms: float, *, interval_ms: int, poll_ms: float, polled_ms: float) -> float:
         """Return how long an idle loop may sleep, in milliseconds.
 
         poll_ms: the setting. polled_ms: how long it took to ask sources that had nothing.
         """
         pause = max(poll_ms, min(POLL_SHARE * polled_ms, LONGEST_POLL_MS))
-        due = self.due_ms - now_ms
+        due = self.due_ms - wall_ms
         return max(1, min(pause, due)) if interval_ms and due > 0 else pause

@@ -113,9 +113,9 @@ class LoopState(Struct, frozen=True, kw_only=True):
         due = (self.timesteps.due_ms, self.looks.due_ms)
         return min((at for at in due if at is not None), default=None)
 
-    def holds(self, now_ms: float) -> bool:
+    def holds(self, steady_ms: float) -> bool:
         """Return whether nothing may begin: something has still to come back, or to wait for its next try."""
-        return self.halted or self.timesteps.holds(now_ms) or self.looks.holds(now_ms)
+        return self.halted or self.timesteps.holds(steady_ms) or self.looks.holds(steady_ms)
 
     def follow(
         self,
@@ -142,12 +142,12 @@ def schedule_of(plan: PhysicalPlan) -> Schedule:
     )
 
 
-def position_of(state: LoopState, time_ms: int, coordination: Coordination) -> StreamPosition:
-    """Return where the stream stands. time_ms: of the stream. coordination: as the journal has it."""
+def position_of(state: LoopState, stream_ms: int, coordination: Coordination) -> StreamPosition:
+    """Return where the stream stands. stream_ms: its time. coordination: as the journal has it."""
     times = state.operators.times
     return StreamPosition(
         timestep=state.last + 1,
-        time_ms=time_ms,
+        time_ms=stream_ms,
         configuration=state.configuration,
         drained=state.drained,
         event_times={

@@ -158,7 +158,7 @@ def _rest(state: LoopState, event: Rest) -> Outcome:
     if quiet and not state.replay and event.published:
         answers = (AnswerDrains(asked=event.asked),)
     pause = state.pace.pause(
-        event.now_ms,
+        event.wall_ms,
         interval_ms=state.configuration.interval_ms,
         poll_ms=state.rules.poll_ms,
         polled_ms=event.polled_ms,

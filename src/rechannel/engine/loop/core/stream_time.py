@@ -26,13 +26,13 @@ from rechannel.errors import SetUpError
 class StreamTime(Struct, frozen=True, kw_only=True):
     """The time of a stream, and what is known of the clocks. All in milliseconds.
 
-    now_ms: Unix time of the stream; 0 = it has none yet. jump_ms, downtime_ms: see the rules. line_ms: the furthest
+    stream_ms: Unix time of the stream; 0 = it has none yet. jump_ms, downtime_ms: see the rules. line_ms: the furthest
     reading that was believed, and what has passed since. steady_ms: of the clock that only tells what passes; None =
     not looked at yet. settled: whether any reading of this driver was believed. ahead_ms: how far the latest reading
     was ahead of what could be believed; 0 = it was believed.
     """
 
-    now_ms: int
+    stream_ms: int
     jump_ms: int
     downtime_ms: int
     line_ms: int = 0
@@ -43,15 +43,15 @@ class StreamTime(Struct, frozen=True, kw_only=True):
     def read(self, wall_ms: int, steady_ms: float) -> StreamTime:
         """The time after a look at both clocks."""
         passed, steady = self._passed(steady_ms)
-        line = max(self.line_ms, self.now_ms) + passed
+        line = max(self.line_ms, self.stream_ms) + passed
         bound = line + (self.jump_ms if self.settled else self.downtime_ms)
-        if self.now_ms and wall_ms > bound:
+        if self.stream_ms and wall_ms > bound:
             return replace(
-                self, now_ms=line, line_ms=line, steady_ms=steady, ahead_ms=wall_ms - line
+                self, stream_ms=line, line_ms=line, steady_ms=steady, ahead_ms=wall_ms - line
             )
         return replace(
             self,
-            now_ms=max(self.now_ms, wall_ms),
+            stream_ms=max(self.stream_ms, wall_ms),
             line_ms=max(line, wall_ms),
             steady_ms=steady,
             settled=True,
@@ -66,9 +66,9 @@ class StreamTime(Struct, frozen=True, kw_only=True):
             return 0, steady_ms  # nor can this clock be believed
         return passed, before + passed
 
-    def taken(self, now_ms: int) -> StreamTime:
+    def taken(self, stream_ms: int) -> StreamTime:
         """The time after a timestep of a time was decided."""
-        return replace(self, now_ms=max(self.now_ms, now_ms))
+        return replace(self, stream_ms=max(self.stream_ms, stream_ms))
 
     @property
     def problem(self) -> SetUpError | None:
@@ -80,7 +80,7 @@ class StreamTime(Struct, frozen=True, kw_only=True):
         )
         advice = "start the job again" if self.settled else f"allow for it with Settings({setting})"
         msg = (
-            f"the clock is {_span(self.ahead_ms)} ahead of the time of the stream, {_text(self.now_ms)}; more than"
+            f"the clock is {_span(self.ahead_ms)} ahead of the time of the stream, {_text(self.stream_ms)}; more than"
             f" {_span(bound)} ({setting}) are not believed, and the stream goes on by the time that passes. Set the"
             f" clock right; if it is right, {advice}"
         )

@@ -8,20 +8,20 @@ from rechannel.engine.program.steps import rowless
 from rechannel.model.eventtime import Clock, Times
 
 
-def timers_due(plan: PhysicalPlan, operators: Operators, now_ms: int) -> bool:
+def timers_due(plan: PhysicalPlan, operators: Operators, stream_ms: int) -> bool:
     """Return whether anything waits for the time of a timestep, and it has come. Nothing is in flight.
 
     Processing time goes by it, and it shows of an input of event time that it holds no operator back any more.
     """
-    passed = rowless(plan, operators.times, now_ms)
+    passed = rowless(plan, operators.times, stream_ms)
     return any(
-        _early(stage, operators, now_ms) or _waits(stage, operators, passed, now_ms)
+        _early(stage, operators, stream_ms) or _waits(stage, operators, passed, stream_ms)
         for stage in plan.stages
         if stage.can is not None
     )
 
 
-def _waits(stage: Stage, operators: Operators, passed: dict[str, int], now_ms: int) -> bool:
+def _waits(stage: Stage, operators: Operators, passed: dict[str, int], stream_ms: int) -> bool:
     """Whether a row of state waits for the watermark that a timestep without rows would bring."""
     if stage.can is None or stage.name not in passed:
         return False
@@ -29,7 +29,7 @@ def _waits(stage: Stage, operators: Operators, passed: dict[str, int], now_ms: i
     watermark = passed[stage.name]
     if watermark == before:
         return False
-    due = stage.can.due_range(Clock(now_ms=now_ms, before=before, watermark=watermark))
+    due = stage.can.due_range(Clock(stream_ms=stream_ms, before=before, watermark=watermark))
     if due is None:
         return False
     after, until = due
@@ -41,11 +41,11 @@ def _waits(stage: Stage, operators: Operators, passed: dict[str, int], now_ms: i
     )
 
 
-def _early(stage: Stage, operators: Operators, now_ms: int) -> bool:
+def _early(stage: Stage, operators: Operators, stream_ms: int) -> bool:
     """Whether it is time to emit early what has changed, and something has."""
     times = operators.times.get(stage.name, Times())
     every = None if stage.can is None else stage.can.early_ms
-    if every is None or times.beat is None or not times.beat.strikes(now_ms, every):
+    if every is None or times.beat is None or not times.beat.strikes(stream_ms, every):
         return False
     manifest = operators.manifests.get(stage.name)
     return any(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from rechannel.engine.loop.core.pace import IDLE_LOOK_MS, LONGEST_POLL_MS, POLL_SHARE, Pace
 
 
-def pause(pace: Pace, now_ms: float, interval_ms: int, poll_ms: float = 10, polled_ms: float = 0):
-    return pace.pause(now_ms, interval_ms=interval_ms, poll_ms=poll_ms, polled_ms=polled_ms)
+def pause(pace: Pace, wall_ms: float, interval_ms: int, poll_ms: float = 10, polled_ms: float = 0):
+    return pace.pause(wall_ms, interval_ms=interval_ms, poll_ms=poll_ms, polled_ms=polled_ms)
 
 
 def test_without_an_interval_a_timestep_may_always_begin():
