@@ -219,9 +219,11 @@ class PaperLoop:
         opened = self._in_flight(command.decided, command.began_ms, fresh=False)
         return f"open {command.decided.number} again", opened
 
-    def _in_flight(self, decided: Timestep, began_ms: float, *, fresh: bool) -> events.Opened:
+    def _in_flight(
+        self, decided: Timestep, began_ms: float, *, fresh: bool
+    ) -> events.TimestepOpened:
         flight = InFlight(decided=decided, began_ms=began_ms, decided_ms=self.wall_ms)
-        return events.Opened(flight=flight, fresh=fresh)
+        return events.TimestepOpened(flight=flight, fresh=fresh)
 
     def on_start_units(self, command: commands.StartUnits) -> Any:
         units = " ".join(f"{operator}@{number}" for operator, number in command.units)
@@ -245,7 +247,7 @@ class PaperLoop:
         )
 
     def on_journal_commit(self, command: commands.JournalCommit) -> Any:
-        committed = events.Committed(
+        committed = events.TimestepCommitted(
             number=command.number,
             staged=command.staged,
             ran_ms=command.ran_ms,

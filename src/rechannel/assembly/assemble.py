@@ -27,8 +27,8 @@ from rechannel.engine.loop.core.stream_time import StreamTime
 from rechannel.engine.loop.draining import Draining
 from rechannel.engine.loop.driver import Driver
 from rechannel.engine.loop.housekeeping import Housekeeper
-from rechannel.engine.loop.outside import Inbox, Outside
-from rechannel.engine.loop.published import Published
+from rechannel.engine.loop.outside import DriverInbox, Outside
+from rechannel.engine.loop.published import PublishedPosition
 from rechannel.engine.loop.recovering import first_state
 from rechannel.engine.loop.source_tracker import SourceTracker
 from rechannel.engine.program.identity import Identity
@@ -311,7 +311,7 @@ class _Assembly:
     ) -> Outside:
         """Everything that the driver acts on. store: for the history. first: what other threads see at the start."""
         seams, journal, runner = self.seams, self.journal, opened.runner
-        inbox, measured = Inbox(), Measured(lambda: journal.state.manifests)
+        inbox, measured = DriverInbox(), Measured(lambda: journal.state.manifests)
         history = History(store, measured)
         changes = Reconfigurer(
             journal=journal,
@@ -335,7 +335,7 @@ class _Assembly:
             listener=opened.hub,
             draining=Draining(inbox.wake),
             inbox=inbox,
-            published=Published(first),
+            published=PublishedPosition(first),
             sweep=housekeeper.tick,
             clock=seams.clock,
             waits=seams.waits or seams.steady or seams.clock,

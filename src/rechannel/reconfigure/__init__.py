@@ -3,7 +3,7 @@
 One word per stage of a change:
 
     stage                                    word       value
-    what a user wants                        change     Change (changes/), Edit of the program (edits); ChangeSet
+    what a user wants                        change     Change (changes/), ProgramEdit (edits); ChangeSet
     sent to a job                            request    Request (requests)
     accepted, with all that happened since   record     Record (record), the fold of its events
     what happened, as the journal keeps it   event      Requested, Prepared, Planned, Stepped, ... (events)

@@ -28,7 +28,7 @@ from rechannel.reconfigure.changes.together import Together, parts_of
 __all__ = ["add", "change_dataflow", "change_logic", "remove"]
 
 
-class Edit(ABC):
+class ProgramEdit(ABC):
     """A change of the program, as a function of its dataflow."""
 
     __slots__ = ()
@@ -49,7 +49,7 @@ class Edit(ABC):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ChangeLogic(Edit):
+class ChangeLogic(ProgramEdit):
     """Run other logic in one node."""
 
     operator: str
@@ -73,7 +73,7 @@ class ChangeLogic(Edit):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class AddBranch(Edit):
+class AddBranch(ProgramEdit):
     """Add branches."""
 
     flows: tuple[Flow | Stream, ...]
@@ -98,7 +98,7 @@ class AddBranch(Edit):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Remove(Edit):
+class Remove(ProgramEdit):
     """Remove sinks, or whole branches."""
 
     names: tuple[str, ...]
@@ -118,7 +118,7 @@ class Remove(Edit):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ReplaceDataflow(Edit):
+class ReplaceDataflow(ProgramEdit):
     """Put another dataflow in place of the whole; nodes of the same name are the same."""
 
     flows: tuple[Flow | Stream, ...]
@@ -191,7 +191,7 @@ def change_dataflow(
     return ReplaceDataflow(flows=flows, migrate=dict(migrate or {}))
 
 
-AnyChange: TypeAlias = Change | Edit
+AnyChange: TypeAlias = Change | ProgramEdit
 """What users pass to `job.plan` and `job.reconfigure`, alone or in a list."""
 
 
@@ -199,7 +199,7 @@ AnyChange: TypeAlias = Change | Edit
 class ChangeSet:
     """The changes of one request, separated by what judges them."""
 
-    edits: tuple[Edit, ...]
+    edits: tuple[ProgramEdit, ...]
     """Changes of the program, which the engine turns into one `ChangeProgram`."""
 
     changes: tuple[Change, ...]
@@ -232,10 +232,10 @@ class ChangeSet:
 
 def change_set(given: AnyChange | Sequence[AnyChange]) -> ChangeSet:
     """Separate what a user requests. Raises RefusedError for anything else, DataflowError for an import path."""
-    edits: list[Edit] = []
+    edits: list[ProgramEdit] = []
     changes: list[Change] = []
     for one in with_functions(_flat(given), load_logic):
-        if isinstance(one, Edit):
+        if isinstance(one, ProgramEdit):
             edits.append(one)
         elif one.switches_program:
             msg = "a plan that switches the program cannot be replayed: request its change again"
@@ -258,7 +258,7 @@ def _flat(given: Any) -> Sequence[AnyChange]:
     for one in given if isinstance(given, list | tuple) else (given,):
         if isinstance(one, Change):
             flat.extend(parts_of(one))
-        elif isinstance(one, Edit):
+        elif isinstance(one, ProgramEdit):
             flat.append(one)
         elif isinstance(one, type) and issubclass(one, Change):
             msg = f"change is rc.changes.{one.kind} itself: call it with its arguments"

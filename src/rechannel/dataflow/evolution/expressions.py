@@ -13,12 +13,12 @@ import pyarrow as pa
 from rechannel.dataflow.evolution.widening import widens
 from rechannel.errors import DataflowError, UserFunctionError
 from rechannel.kernels.functions.python_rows import fitted
-from rechannel.kernels.protocol.migrate import Compute, Fill, Step, evaluate
+from rechannel.kernels.protocol.migrate import ColumnStep, Compute, Fill, evaluate
 from rechannel.model.ddl import type_name
 from rechannel.operators.checks import need_columns
 
 
-def computed(sql: str, field: pa.Field, given: pa.Schema) -> Step:
+def computed(sql: str, field: pa.Field, given: pa.Schema) -> ColumnStep:
     """A step that makes a column by an expression over the given columns (polars' SQL).
 
     Raises UnknownColumnError, and DataflowError for what cannot be read, looks at other rows or

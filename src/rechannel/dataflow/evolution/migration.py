@@ -19,7 +19,7 @@ from rechannel.dataflow.evolution.widening import widens
 from rechannel.errors import DataflowError, RefusedError, UnknownColumnError, UserFunctionError
 from rechannel.kernels.columnar.sparse import SEEN
 from rechannel.kernels.functions.python_rows import column_of
-from rechannel.kernels.protocol.migrate import Answer, Carry, Convert, Fill, Migration, Step
+from rechannel.kernels.protocol.migrate import Answer, Carry, ColumnStep, Convert, Fill, Migration
 from rechannel.model.ddl import schema_of, type_name
 from rechannel.operators.checks import suggest
 from rechannel.operators.process.timers import UNTIL
@@ -180,7 +180,7 @@ class _Plan:
             )
             raise RefusedError(msg)
 
-    def step(self, field: pa.Field) -> Step:
+    def step(self, field: pa.Field) -> ColumnStep:
         """What makes one new column."""
         name, place = field.name, self.carried.get(field.name)
         if name == SEEN and place is None:
@@ -199,7 +199,7 @@ class _Plan:
         self._check_carried(self.old.field(place), field)
         return Carry(column=place)
 
-    def _seen(self, field: pa.Field) -> Step:
+    def _seen(self, field: pa.Field) -> ColumnStep:
         """Keys that had no timeout count as seen at the moment of the change."""
         if SEEN in self.said.add:
             return self._added(field, self.said.add[SEEN])
@@ -211,7 +211,7 @@ class _Plan:
             raise RefusedError(msg)
         return self._added(field, self.stream_ms)
 
-    def _added(self, field: pa.Field, value: Any) -> Step:
+    def _added(self, field: pa.Field, value: Any) -> ColumnStep:
         if isinstance(value, str):
             return computed(value, field, pa.schema([*self.keys, *self.old]))
         if isinstance(value, pa.Array):

@@ -16,7 +16,7 @@ from rechannel.dataflow.identity.digests import digest_of, path_of
 from rechannel.dataflow.identity.logic import find_loaded
 from rechannel.dataflow.identity.provided import PYTHON, Provided
 from rechannel.errors import RefusedError
-from rechannel.kernels.protocol.migrate import Answer, Carry, Compute, Fill, Migration, Step
+from rechannel.kernels.protocol.migrate import Answer, Carry, ColumnStep, Compute, Fill, Migration
 
 
 def migration_to_json(migration: Migration, said: str = "using") -> dict[str, Any]:
@@ -67,7 +67,7 @@ def migration_from_json(data: Mapping[str, Any], provided: Provided) -> Migratio
     )
 
 
-def _step_to_json(step: Step) -> dict[str, Any]:
+def _step_to_json(step: ColumnStep) -> dict[str, Any]:
     if isinstance(step, Carry):
         return {"carry": step.column}
     if isinstance(step, Fill):
@@ -77,7 +77,7 @@ def _step_to_json(step: Step) -> dict[str, Any]:
     return {"answer": True}
 
 
-def _step_from_json(data: Mapping[str, Any]) -> Step:
+def _step_from_json(data: Mapping[str, Any]) -> ColumnStep:
     if "carry" in data:
         return Carry(column=data["carry"])
     if "fill" in data:

@@ -17,7 +17,7 @@ from rechannel.errors import FencedError, RechannelError, gone_error
 
 _LOG = logging.getLogger("rechannel")
 
-Step = tuple[str, Callable[[], object]]
+ClosingStep = tuple[str, Callable[[], object]]
 """What a step closes, in words, and the function that does it."""
 
 SECONDS = 60.0
@@ -30,7 +30,7 @@ _LEAST_SECONDS = 0.2
 _DYING_SECONDS = 2.0
 
 
-def close_all(steps: Sequence[Step], seconds: float) -> list[str]:
+def close_all(steps: Sequence[ClosingStep], seconds: float) -> list[str]:
     """Run all steps in order. Returns a sentence per failure.
 
     A step that takes too long continues in a thread that no caller joins, and the next step starts.

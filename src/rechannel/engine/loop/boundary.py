@@ -31,9 +31,9 @@ from rechannel.engine.loop.core.events import (
     IdleSettled,
     LookFailed,
     Offered,
-    Opened,
     StateRead,
     Switched,
+    TimestepOpened,
     VersionLooked,
 )
 from rechannel.engine.loop.core.state import InFlight, LoopState
@@ -167,7 +167,7 @@ class Boundary:
             nothing=sources.nothing() if slices is None else {},
         )
 
-    def journal_intent(self, command: JournalIntent, state: LoopState) -> Opened:
+    def journal_intent(self, command: JournalIntent, state: LoopState) -> TimestepOpened:
         """See `JournalIntent`."""
         del state
         decided, decision, journal = command.decided, command.decision, self._out.journal
@@ -177,12 +177,12 @@ class Boundary:
         self._out.sources.take(decided)
         return self._opened(decided, command.began_ms, fresh=True)
 
-    def open_again(self, command: OpenAgain, state: LoopState) -> Opened:
+    def open_again(self, command: OpenAgain, state: LoopState) -> TimestepOpened:
         """See `OpenAgain`."""
         del state
         return self._opened(command.decided, command.began_ms, fresh=False)
 
-    def _opened(self, decided: Timestep, began_ms: float, *, fresh: bool) -> Opened:
+    def _opened(self, decided: Timestep, began_ms: float, *, fresh: bool) -> TimestepOpened:
         out, number = self._out, decided.number
         flight = InFlight(
             decided=decided,
@@ -199,7 +199,7 @@ class Boundary:
             offsets={n: range_of(part.start, part.end) for n, part in decided.slices.items()},
             configuration=decided.configuration.version,
         )
-        return Opened(flight=flight, fresh=fresh)
+        return TimestepOpened(flight=flight, fresh=fresh)
 
 
 def journal_early(outside: Outside) -> None:

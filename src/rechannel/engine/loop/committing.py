@@ -12,7 +12,7 @@ from rechannel.engine.loop.core.commands import (
     StageSinks,
     Sweep,
 )
-from rechannel.engine.loop.core.events import Committed, Staged, StageFailed
+from rechannel.engine.loop.core.events import Staged, StageFailed, TimestepCommitted
 from rechannel.engine.loop.core.in_flight import kept_of
 from rechannel.engine.loop.core.state import LoopState
 from rechannel.engine.loop.intents import committed_of
@@ -39,11 +39,11 @@ class Committing:
             return StageFailed(number=command.number, error=error, at_ms=out.waits())
         return Staged(number=command.number, staged=staged, ran_ms=ran_ms)
 
-    def journal_commit(self, command: JournalCommit, state: LoopState) -> Committed:
+    def journal_commit(self, command: JournalCommit, state: LoopState) -> TimestepCommitted:
         """See `JournalCommit`."""
         flight = state.in_flight[command.number]
         self._out.journal.append(committed_of(flight, kept_of(flight.reports), command.staged))
-        return Committed(
+        return TimestepCommitted(
             number=command.number,
             staged=command.staged,
             ran_ms=command.ran_ms,

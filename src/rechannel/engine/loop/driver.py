@@ -14,7 +14,13 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Executor
 
-from rechannel.engine.failures.closing import GONE_SECONDS, SECONDS, Step, close_all, reason_of
+from rechannel.engine.failures.closing import (
+    GONE_SECONDS,
+    SECONDS,
+    ClosingStep,
+    close_all,
+    reason_of,
+)
 from rechannel.engine.failures.stopping import Stopping
 from rechannel.engine.journal.entries import Closed
 from rechannel.engine.loop.core.commands import WORK, AwaitEvent, Command
@@ -185,7 +191,7 @@ class Driver:
 
     def _close(self) -> None:
         error, out = self.error, self._out
-        steps: list[Step] = []
+        steps: list[ClosingStep] = []
         if error is not None:
             steps += [
                 ("the timesteps in flight", lambda: self._report_failed(error)),

@@ -11,7 +11,7 @@ from rechannel.engine.loop.core.events import UnitDone, UnitFailed
 from rechannel.engine.loop.core.state import LoopState, position_of
 from rechannel.engine.loop.draining import Draining
 from rechannel.engine.loop.listener import Listener
-from rechannel.engine.loop.published import Published
+from rechannel.engine.loop.published import PublishedPosition
 from rechannel.engine.loop.source_tracker import SourceTracker
 from rechannel.engine.program.position import StreamPosition
 from rechannel.engine.publish.publisher import Publisher
@@ -24,7 +24,7 @@ from rechannel.engine.stages.runner import Runner
 CameBack = UnitDone | UnitFailed
 
 
-class Inbox:
+class DriverInbox:
     """What other threads leave for the driver's: units that came back, errors that end it, or a wish that it looks."""
 
     def __init__(self) -> None:
@@ -77,8 +77,8 @@ class Outside:
     history: History
     listener: Listener
     draining: Draining
-    inbox: Inbox
-    published: Published
+    inbox: DriverInbox
+    published: PublishedPosition
     sweep: Callable[[Callable[[], int | None]], None]
     """Counts a commit, and removes files now and then. The argument: the oldest timestep that a sink has to read."""
     clock: Callable[[], float]

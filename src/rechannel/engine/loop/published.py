@@ -8,7 +8,7 @@ from collections.abc import Callable
 from rechannel.engine.program.position import StreamPosition
 
 
-class Published:
+class PublishedPosition:
     """The latest position. The driver's thread publishes, any thread looks or waits."""
 
     def __init__(self, first: StreamPosition) -> None:

@@ -8,7 +8,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from rechannel.engine.loop.core.commands import StartUnits
 from rechannel.engine.loop.core.events import UnitDone, UnitFailed
 from rechannel.engine.loop.core.schedule import Unit
-from rechannel.engine.loop.outside import CameBack, Inbox
+from rechannel.engine.loop.outside import CameBack, DriverInbox
 from rechannel.engine.stages.runner import Runner
 from rechannel.kernels.protocol.program import StageStep
 
@@ -22,7 +22,7 @@ class Units:
     def __init__(
         self,
         runner: Runner,
-        inbox: Inbox,
+        inbox: DriverInbox,
         executor: Executor | None,
         waits: Callable[[], float],
     ) -> None:

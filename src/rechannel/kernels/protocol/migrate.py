@@ -72,7 +72,7 @@ class Answer:
     """The column of this name in what the user's function returns."""
 
 
-Step = Carry | Fill | Compute | Answer
+ColumnStep = Carry | Fill | Compute | Answer
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -85,7 +85,7 @@ class Migration:
     """Old state columns."""
     to_schema: pa.Schema
     """New state columns."""
-    steps: tuple[Step, ...]
+    steps: tuple[ColumnStep, ...]
     """What makes each column of `to_schema`, in its order."""
     function: Convert | None = None
     """Returns the columns of `Answer` steps."""
@@ -125,7 +125,11 @@ class Migration:
         return [*columns[: len(self.key_schema)], *made]
 
     def _made(
-        self, step: Step, field: pa.Field, batch: pa.RecordBatch, answer: pa.RecordBatch | None
+        self,
+        step: ColumnStep,
+        field: pa.Field,
+        batch: pa.RecordBatch,
+        answer: pa.RecordBatch | None,
     ) -> pa.Array:
         if isinstance(step, Carry):
             old = batch.column(len(self.key_schema) + step.column)

@@ -6,7 +6,7 @@ import threading
 
 from msgspec.structs import replace
 
-from rechannel.engine.loop.published import Published
+from rechannel.engine.loop.published import PublishedPosition
 from rechannel.engine.program.position import StreamPosition
 from tests.support.changing import two
 
@@ -14,7 +14,7 @@ FIRST = StreamPosition(timestep=1, time_ms=100, configuration=two(), drained=Tru
 
 
 def test_the_latest_position_is_shown():
-    published = Published(FIRST)
+    published = PublishedPosition(FIRST)
     assert published.position is FIRST
     later = replace(FIRST, timestep=2)
     published.publish(later)
@@ -22,7 +22,7 @@ def test_the_latest_position_is_shown():
 
 
 def test_who_waits_sees_the_position_that_was_waited_for():
-    published, heard = Published(FIRST), []
+    published, heard = PublishedPosition(FIRST), []
     waiting = threading.Thread(
         target=lambda: heard.append(published.wait_for(lambda p: p.timestep == 3, 60))
     )
@@ -34,11 +34,11 @@ def test_who_waits_sees_the_position_that_was_waited_for():
 
 
 def test_who_waits_too_long_hears_that_it_did_not_come():
-    assert not Published(FIRST).wait_for(lambda p: p.timestep == 2, 0)
+    assert not PublishedPosition(FIRST).wait_for(lambda p: p.timestep == 2, 0)
 
 
 def test_who_waits_looks_again_at_the_end():
-    published, ended, heard = Published(FIRST), threading.Event(), []
+    published, ended, heard = PublishedPosition(FIRST), threading.Event(), []
     waiting = threading.Thread(
         target=lambda: heard.append(published.wait_for(lambda _: ended.is_set(), 60))
     )

@@ -74,7 +74,7 @@ class SettleIdle(Struct, frozen=True, kw_only=True):
 
 
 class JournalIntent(Struct, frozen=True, kw_only=True):
-    """Journal what was decided of a timestep, then let the runner know of it; answered by `Opened`."""
+    """Journal what was decided of a timestep, then let the runner know of it; answered by `TimestepOpened`."""
 
     decision: Decision
     decided: Timestep
@@ -82,7 +82,7 @@ class JournalIntent(Struct, frozen=True, kw_only=True):
 
 
 class OpenAgain(Struct, frozen=True, kw_only=True):
-    """Let the runner know of a timestep whose intent is in the journal already; answered by `Opened`."""
+    """Let the runner know of a timestep whose intent is in the journal already; answered by `TimestepOpened`."""
 
     decided: Timestep
     began_ms: float
@@ -117,7 +117,7 @@ class StageSinks(Struct, frozen=True, kw_only=True):
 
 
 class JournalCommit(Struct, frozen=True, kw_only=True):
-    """Journal the commit of the oldest timestep; answered by `Committed`."""
+    """Journal the commit of the oldest timestep; answered by `TimestepCommitted`."""
 
     number: int
     staged: Mapping[str, Any]

@@ -154,7 +154,7 @@ class IdleSettled(Struct, frozen=True, kw_only=True):
     """Whether only the interval kept a timestep back."""
 
 
-class Opened(Struct, frozen=True, kw_only=True):
+class TimestepOpened(Struct, frozen=True, kw_only=True):
     """Answers `JournalIntent` and `OpenAgain`: the timestep is in flight."""
 
     flight: InFlight
@@ -178,7 +178,7 @@ class StageFailed(Struct, frozen=True, kw_only=True):
     at_ms: float
 
 
-class Committed(Struct, frozen=True, kw_only=True):
+class TimestepCommitted(Struct, frozen=True, kw_only=True):
     """Answers `JournalCommit`: the timestep is in the journal."""
 
     number: int
@@ -204,8 +204,8 @@ Event = (
     | Offered
     | LookFailed
     | IdleSettled
-    | Opened
+    | TimestepOpened
     | Staged
     | StageFailed
-    | Committed
+    | TimestepCommitted
 )

@@ -29,8 +29,8 @@ from rechannel.engine.loop.core.events import (
     IdleSettled,
     Offered,
     Open,
-    Opened,
     Switched,
+    TimestepOpened,
     VersionLooked,
 )
 from rechannel.engine.loop.core.pace import Pace
@@ -127,7 +127,7 @@ def idle_settled(state: LoopState, event: IdleSettled) -> Outcome:
     return replace(state, configuration=event.configuration, moving=moving), ()
 
 
-def opened(state: LoopState, event: Opened) -> Outcome:
+def opened(state: LoopState, event: TimestepOpened) -> Outcome:
     """Have a timestep in flight; then look for the next one."""
     flight = event.flight
     decided = flight.decided

@@ -41,20 +41,20 @@ from rechannel.engine.loop.core.events import (
     Begin,
     ChangesAnswered,
     Commit,
-    Committed,
     Decided,
     Event,
     IdleSettled,
     LookFailed,
     Offered,
     Open,
-    Opened,
     Rest,
     Staged,
     StageFailed,
     Start,
     StateRead,
     Switched,
+    TimestepCommitted,
+    TimestepOpened,
     UnitDone,
     UnitFailed,
     VersionLooked,
@@ -187,7 +187,7 @@ def _stage_failed(state: LoopState, event: StageFailed) -> Outcome:
     return timestep_failed(state, event.number, event.error, event.at_ms)
 
 
-def _committed(state: LoopState, event: Committed) -> Outcome:
+def _committed(state: LoopState, event: TimestepCommitted) -> Outcome:
     """Everything that follows from a commit, in order."""
     number = event.number
     flight = state.in_flight[number]
@@ -225,11 +225,11 @@ _STEPS: Mapping[type[Event], Callable[[LoopState, Any], Outcome]] = {
     Offered: offered,
     LookFailed: look_failed,
     IdleSettled: idle_settled,
-    Opened: opened,
+    TimestepOpened: opened,
     Start: _start,
     Commit: _commit,
     Staged: _staged,
     StageFailed: _stage_failed,
-    Committed: _committed,
+    TimestepCommitted: _committed,
     Rest: _rest,
 }
