@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rechannel.assembly import Parts
 from rechannel.engine.program.position import StreamPosition
@@ -18,10 +18,6 @@ from rechannel.errors import (
 from rechannel.monitoring import ReconfigurationSummary
 from rechannel.reconfigure.arguments import check_words
 from rechannel.reconfigure.record import OPEN, Record
-
-if TYPE_CHECKING:
-    pass
-
 
 ASKED = "asked for in Python"
 """Why something is done that a program asks for."""

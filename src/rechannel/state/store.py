@@ -6,11 +6,12 @@ host) and `memory.MemoryStore` (a dict, for tests and simulation). All of them p
 test.
 
 Remote readers need parts of files: a store that a cache may stand in front of is also a `Backing`,
-and one that fetches bytes only when they are needed returns `Ranges`.
+and one that fetches bytes only when they are needed is a `RangedStore`.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -87,7 +88,6 @@ class Backing(Store, Protocol):
 class Ranges(Protocol):
     """A file of which only some bytes are here, in a buffer of its full size.
 
-    A store that fetches bytes when they are needed has a method `ranges(key) -> Ranges | None`.
     Bytes that were not needed yet read as zeros.
     """
 
@@ -110,3 +110,25 @@ class Ranges(Protocol):
 
     def gone(self) -> bool:
         """Return whether the next reader of the file gets another buffer."""
+
+
+class RangedStore(ABC):
+    """A store that fetches bytes of a file when they are needed.
+
+    A base class, not a protocol: tasks ask `isinstance` for every segment that they open, which
+    takes 0.1 us for a base class and 20 us for a protocol.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def ranges(self, key: str) -> Ranges | None:
+        """Return a file of which only some bytes are here; None if the store has all files whole.
+
+        Raises MissingFileError.
+        """
+
+
+def ranges_of(store: Store, key: str) -> Ranges | None:
+    """Return a file in parts; None if the store does not fetch parts."""
+    return store.ranges(key) if isinstance(store, RangedStore) else None

@@ -101,7 +101,7 @@ def cumulative(aggregate: AggregateFunction) -> RunningFunction:
 
     aggregate: any except `count_distinct`. Raises DataflowError.
     """
-    if not callable(getattr(aggregate, "merge_pair", None)):
+    if not isinstance(aggregate, AggregateFunction):
         msg = f"cumulative takes an aggregate, as in cumulative(sum('price')), not {aggregate!r}"
         raise DataflowError(msg)
     return Cumulative(function=aggregate)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from rechannel.dataflow.graph.nodes import Dataflow, Sink, Stateful
+from rechannel.dataflow.graph.nodes import Dataflow, Sink, Source, Stateful
 from rechannel.engine.journal.quarantine import owed
 from rechannel.errors import RefusedError
 from rechannel.model.codec import Json
@@ -38,7 +38,7 @@ Members = Mapping[str, Mapping[str, Mapping[str, Json]]]
 def members_of(dataflow: Dataflow) -> Members:
     """Return the members of a dataflow: sources, sinks, operators with state."""
     return {
-        SOURCES: {str(node.name): {} for node in dataflow.nodes if hasattr(node, "connector")},
+        SOURCES: {str(node.name): {} for node in dataflow.nodes if isinstance(node, Source)},
         SINKS: {str(n.name): _place(n) for n in dataflow.nodes if isinstance(n, Sink)},
         OPERATORS: {str(n.name): {} for n in dataflow.nodes if isinstance(n, Stateful)},
     }

@@ -38,6 +38,7 @@ from rechannel.reconfigure.record import Record
 from rechannel.reconfigure.requests import planned_route, planned_steps
 from rechannel.reconfigure.steps import Step, apply_steps
 from rechannel.state.manifest import Manifest
+from rechannel.state.store import RangedStore
 
 _LOG = logging.getLogger("rechannel")
 
@@ -163,7 +164,7 @@ class SparkPreparer(ClusterPreparer):
         first, last = (apply_steps(now.configuration, steps[:many]) for many in (1, STEPS))
         for operator, program in self.switch.current.program.programs.items():
             # Without ranges, every host reads the store's files directly.
-            if getattr(program.store, "ranges", None) is None:
+            if not isinstance(program.store, RangedStore):
                 continue
             targets = bins_by_target(self._placing, operator, steps, now, first, last)
             manifest = manifests.get(operator, Manifest())

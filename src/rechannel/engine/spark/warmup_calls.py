@@ -12,6 +12,7 @@ import pyarrow as pa
 from rechannel.engine.spark.calls import Shipped, settle
 from rechannel.kernels.lsm.ahead import Errand, attend
 from rechannel.model.codec import encode
+from rechannel.state.stores.shared import SharedStore
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class FetchCall:
         """Numbers in, (number, JSON of `Attended`) out."""
         settle()
         program = self.shipped.program()
-        cache: str = getattr(program.store, "directory_here", "")
+        store = program.store
+        cache = store.directory_here if isinstance(store, SharedStore) else ""
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 errand = self.errands[number]

@@ -16,6 +16,7 @@ from rechannel.model.hashspace import Intervals
 from rechannel.state.cache.fetch_time import fetched
 from rechannel.state.manifest import Run
 from rechannel.state.segments.segment import open_segment
+from rechannel.state.store import RangedStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +65,7 @@ def prefetch(program: StageProgram, runs: Sequence[Run], intervals: Intervals) -
 
 def _bring(program: StageProgram, run: Run, where: Intervals) -> int:
     """Bring the rows of one run. Returns the bytes that were on this host already."""
-    if getattr(program.store, "ranges", None) is None:
+    if not isinstance(program.store, RangedStore):
         return int(run.size * run.rows_in(where) / run.rows) if run.rows else 0
     before = fetched()
     wanted = open_segment(program.store, run.segment, run.digest).bring(where)

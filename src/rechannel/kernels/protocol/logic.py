@@ -20,6 +20,7 @@ from rechannel.model.eventtime import Clock
 from rechannel.model.hashspace import HashArray
 
 
+@runtime_checkable
 class AggregateFunction(Protocol):
     """One aggregate column, such as the mean of `price`. Vectorised over groups; pure; order-free unless `ordered`.
 

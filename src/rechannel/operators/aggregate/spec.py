@@ -44,7 +44,7 @@ class AggregateSpec(OperatorSpec):
             msg = "aggregate needs at least one, as in aggregate(n=count(), mean=mean('price'))"
             raise DataflowError(msg)
         for name, function in self.aggregates.items():
-            if not callable(getattr(function, "state_fields", None)):
+            if not isinstance(function, AggregateFunction):
                 msg = f"{name}={function!r} is not an aggregate; use count(), sum('price'), ..."
                 raise DataflowError(msg)
 

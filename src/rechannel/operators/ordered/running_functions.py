@@ -7,7 +7,7 @@ aggregate itself. So state is stored, shown and migrated as that of aggregates i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +32,7 @@ from rechannel.operators.aggregate.functions.messages import overflow_named
 from rechannel.operators.aggregate.running_states import running
 
 
+@runtime_checkable
 class RunningFunction(Protocol):
     """One column that every row gets. Pure; vectorised over groups."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from rechannel.errors import DataflowError
-from rechannel.kernels.protocol.logic import StatefulLogic
+from rechannel.kernels.protocol.logic import AggregateFunction, StatefulLogic
 from rechannel.operators.aggregate.logic import AggregateLogic
 from rechannel.operators.checks import need_columns
 from rechannel.operators.ordered.running import RunningLogic
@@ -31,10 +31,10 @@ class RunningSpec(OperatorSpec):
             msg = "running needs at least one function, as in running(before=lag('price'))"
             raise DataflowError(msg)
         for name, function in self.functions.items():
-            if callable(getattr(function, "over", None)):
+            if isinstance(function, RunningFunction):
                 continue
             hint = "use lag, difference or cumulative"
-            if callable(getattr(function, "state_fields", None)):
+            if isinstance(function, AggregateFunction):
                 hint = f"it is an aggregate: say cumulative({function!r})"
             msg = f"running: {name}={function!r} is no function of the order of rows; {hint}"
             raise DataflowError(msg)

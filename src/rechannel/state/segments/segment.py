@@ -14,7 +14,7 @@ some bytes of a file are here (`store.Ranges`), opening reads only head and foot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Literal
@@ -39,7 +39,7 @@ from rechannel.state.segments.format import (
 )
 from rechannel.state.segments.layout import Buffer, layout_of, width_of
 from rechannel.state.segments.ranged import RangedRows, marks_of, row_spans
-from rechannel.state.store import Ranges, Store
+from rechannel.state.store import Ranges, Store, ranges_of
 
 FORMAT = 2
 """Version of the format of a segment; readers reject later ones."""
@@ -241,7 +241,7 @@ def open_segment(store: Store, key: str, digest: str | None = None) -> Segment:
     digest: of its content, as recorded in the journal; None if it is not recorded, as in older
     journals. Raises MissingFileError, DamagedStateError, NewerFormatError.
     """
-    ranges = _ranges_of(store, key)
+    ranges = ranges_of(store, key)
     file = store.read(key) if ranges is None else ranges.view
     segment = _segments.get((store, key))
     known = segment is not None and segment._source is file.obj
@@ -269,12 +269,6 @@ def verify_segment(store: Store, key: str, digest: str | None = None) -> Segment
 _segments: Lru[tuple[Store, str], Segment] = Lru(_SEGMENTS_KEPT)
 
 
-def _ranges_of(store: Store, key: str) -> Ranges | None:
-    """Return the file in parts, if the store fetches parts."""
-    ranges: Callable[[str], Ranges | None] | None = getattr(store, "ranges", None)
-    return None if ranges is None else ranges(key)
-
-
 def _is_gone(store: Store, at: tuple[Store, str], held: Segment) -> bool:
     """Return whether a cached segment of this store was deleted; other stores are not queried."""
     if at[0] != store:
@@ -294,7 +288,7 @@ def _load_ranges(store: Store, key: str, ranges: Ranges, digest: str | None) -> 
         return _load(key, ranges.view, ranges, digest=digest)
     except DamagedStateError:
         ranges.discard()
-        again = _ranges_of(store, key)
+        again = ranges_of(store, key)
         if again is None:
             raise
         return _load(key, again.view, again, digest=digest)

@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from rechannel.errors import StorageError
-from rechannel.state.store import Ranges, Store
+from rechannel.state.store import RangedStore, Ranges, Store, ranges_of
 
 T = TypeVar("T")
 
@@ -74,7 +74,7 @@ class Outage:
             raise ValueError(msg)
 
 
-class FaultyStore:
+class FaultyStore(RangedStore):
     """Passes everything to an inner store, except where the script says otherwise."""
 
     def __init__(self, inner: Store, script: Iterable[Fault | Outage | None] = ()) -> None:
@@ -95,8 +95,7 @@ class FaultyStore:
 
     def ranges(self, key: str) -> Ranges | None:
         """Return a file in parts, if the inner store fetches parts."""
-        ranges: Callable[[str], Ranges] | None = getattr(self._alive(), "ranges", None)
-        return None if ranges is None else ranges(key)
+        return ranges_of(self._alive(), key)
 
     def put(self, key: str, data: bytes | memoryview | list[memoryview]) -> None:
         """See `Store.put`."""

@@ -23,13 +23,13 @@ from rechannel.state.cache.host_cache import HostCache, cache_of
 from rechannel.state.cache.open_files import Lru
 from rechannel.state.cache.partial_file import CacheFile
 from rechannel.state.keys import SEGMENTS
-from rechannel.state.store import Backing
+from rechannel.state.store import Backing, RangedStore
 
 _FILES_KEPT = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class SharedStore:
+class SharedStore(RangedStore):
     """A store of several hosts. A value: pickled to workers, which use their own host's cache."""
 
     backing: Backing

@@ -22,6 +22,7 @@ from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.record import Phase, Record
 from rechannel.reconfigure.steps import apply_steps
 from rechannel.reconfigure.strategies import Strategy
+from rechannel.state.store import RangedStore
 from tests.support.changing import Paper, configuration, keyed
 
 HALF = changes.move("counts", [0, 1, 2, 3], 1)
@@ -35,8 +36,15 @@ class Broken:
         raise RuntimeError(msg)
 
 
+class InParts(RangedStore):
+    """A store that fetches bytes when they are needed; nothing reads it here."""
+
+    def ranges(self, key: str) -> None:
+        del key
+
+
 def program_switch() -> Any:
-    program = SimpleNamespace(operator="counts", store=SimpleNamespace(ranges=True))
+    program = SimpleNamespace(operator="counts", store=InParts())
     programs = {"counts": program, "sums": program}
     return SimpleNamespace(
         current=SimpleNamespace(program=SimpleNamespace(programs=programs)),
