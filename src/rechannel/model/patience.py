@@ -27,7 +27,7 @@ class Patience:
                 or not isinstance(value, int | float)
                 or not 0 <= value < 1e9
             ):
-                msg = f"patience: {name} must be a number of seconds from 0 on, not {value!r}"
+                msg = f"patience: {name} must be a number of seconds, at least 0 and below 1e9, not {value!r}"
                 raise ValueError(msg)
 
     def wait_ms(self, failures: int, since_first_ms: float) -> float | None:

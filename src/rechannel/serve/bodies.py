@@ -26,7 +26,7 @@ from rechannel.serve.outside import OneChange, OneStrategy, PlanFile, check_repl
 def _iso(value: object) -> datetime:
     """Read a text in ISO 8601; numbers are timesteps, never seconds."""
     if not isinstance(value, str):
-        msg = "a time is text in ISO 8601"
+        msg = "a time must be a string in ISO 8601, such as 2026-01-31T12:00:00Z"
         raise ValueError(msg)
     return datetime.fromisoformat(value)
 

@@ -111,7 +111,7 @@ def test_names_follow_the_branches():
 
 def test_a_condition_does_not_change_alone():
     flow = dataflow_of(*(b.write.noop() for b in stream().branch(a=below(4), b="k > 1").values()))
-    with pytest.raises(RefusedError, match="build another branch"):
+    with pytest.raises(RefusedError, match="add another branch"):
         with_logic(flow, "rows.a", below(5))
     with pytest.raises(RefusedError, match="a function of a DataFrame"):
         with_logic(flow, "rows.b", "k > 2")

@@ -254,8 +254,8 @@ def test_aggregates_are_replaced_as_a_set():
     [
         ("nothing", late, UnknownOperatorError, "no node 'nothing'"),
         ("lat", late, UnknownOperatorError, "did you mean 'late'"),
-        ("flights", late, RefusedError, "source 'flights' .* has no logic"),
-        ("out", late, RefusedError, "sink 'out' .* has no logic"),
+        ("flights", late, RefusedError, "source 'flights' .* runs no logic"),
+        ("out", late, RefusedError, "sink 'out' .* runs no logic"),
         ("late", "distance > 1", RefusedError, "runs a function of a row; str cannot"),
         ("again", "distance > 1", RefusedError, "runs a function of a RecordBatch"),
         ("counts", late, RefusedError, "runs aggregates by name; function cannot"),
@@ -365,7 +365,9 @@ def test_a_branch_of_an_earlier_version_is_refused():
 
 def test_what_is_no_stream_and_what_is_no_branch():
     old = running()
-    with pytest.raises(DataflowError, match=r"sink 'out' .* is an end: take .*'counts'"):
+    with pytest.raises(
+        DataflowError, match=r"sink 'out' .* is a sink, which has no rows: use .*'counts'"
+    ):
         stream_of(old, "out")
     with pytest.raises(UnknownOperatorError, match="no node 'x'"):
         stream_of(old, "x")
@@ -388,5 +390,5 @@ def test_a_filter_by_columns_is_given_another_function_or_another_condition():
     assert function_of(flow.by_name["chosen"]) is pc.greater
     with pytest.raises(DataflowError, match="keeps its columns"):
         with_logic(flow, "chosen", pc.less, schema="a INT")
-    with pytest.raises(RefusedError, match="has no function of yours"):
+    with pytest.raises(RefusedError, match="runs no function of yours"):
         with_logic(flow, "cut", pc.less)

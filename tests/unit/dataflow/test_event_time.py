@@ -68,12 +68,12 @@ def test_operators_without_windows_hand_event_time_on():
     [
         (lambda: bids().event_time("when"), "no event-time column 'when'; the columns are auction"),
         (lambda: bids().event_time("price"), "must be timestamps, but column 'price' is bigint"),
-        (lambda: bids().event_time("at", "soon"), "delay is a timedelta, a text"),
+        (lambda: bids().event_time("at", "soon"), "delay is a timedelta, a string"),
         (lambda: bids().event_time("at", -1), "delay is a timedelta"),
         (lambda: bids().event_time("at", idle=0), "idle is a timedelta"),
         (lambda: rc.windows.tumbling(0), "size of a window is a timedelta"),
-        (lambda: counted(bids()), "say which column has the event times"),
-        (lambda: counted(bids(), time_column="at"), "'bids' get there without one: say stream.event_time"),
+        (lambda: counted(bids()), "needs a column of event times"),
+        (lambda: counted(bids(), time_column="at"), "'bids' get there without one: call stream.event_time"),
         (lambda: counted(bids().event_time("at").union(bids("others")), time_column="at"), "'others' get there"),
         (lambda: counted(bids().event_time("at"), time_column="price"), "must be timestamps"),
         (lambda: counted(bids().event_time("at"), emit="never"), "emit is 'on_close', 'on_update' or rc.every"),
@@ -131,7 +131,7 @@ def test_nodes_without_a_function_of_the_user_have_none_to_replace():
     names = [n.name for n in dataflow.nodes if isinstance(n, MapBatches)]
     assert len(names) == 3
     for name in names:
-        with pytest.raises(RefusedError, match="has no function of yours"):
+        with pytest.raises(RefusedError, match="runs no function of yours"):
             with_logic(dataflow, name, lambda batch: batch)
 
 

@@ -268,7 +268,11 @@ REFUSALS: list[tuple[Callable[[], Any], type[DataflowError], str]] = [
     (lambda: keyed().aggregate(carrier=count()), DataflowError, "name of a key column"),
     (lambda: keyed().aggregate(_rc_n=count()), DataflowError, "begins with '_rc'"),
     (lambda: keyed().aggregate(n=count(), tasks=0), DataflowError, "tasks must be"),
-    (lambda: keyed().aggregate(n=count(), tasks=4, bins=2), DataflowError, "2 bins cannot feed"),
+    (
+        lambda: keyed().aggregate(n=count(), tasks=4, bins=2),
+        DataflowError,
+        "4 tasks need at least one bin each",
+    ),
     (lambda: keyed().aggregate(n=count(), preload=5), DataflowError, "preload must be a function"),
     (lambda: keyed().aggregate(n=count(), name="a/b"), DataflowError, "'a/b' cannot be a name"),
     (lambda: keyed().aggregate(n=count(), name="_rc"), DataflowError, "Rechannel's own"),

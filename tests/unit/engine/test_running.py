@@ -257,7 +257,7 @@ def test_what_cannot_be_is_refused():
     keyed = stream.key_by("k")
     for wrong, words in (
         (keyed.running, "at least one function"),
-        (lambda: keyed.running(total=agg.sum("price")), r"say cumulative\("),
+        (lambda: keyed.running(total=agg.sum("price")), r"use cumulative\("),
         (lambda: keyed.running(total=3), "use lag, difference or cumulative"),
         (lambda: keyed.running(x=agg.lag("cost")), "no column 'cost'"),
         (lambda: keyed.running(weight=agg.lag("price")), "a column 'weight' already"),

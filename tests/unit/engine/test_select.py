@@ -96,7 +96,7 @@ def test_given_types_are_cast_to():
         (lambda s: s.select(x=rc.computed(twice, "no")), UnknownColumnError, "no column 'no'"),
         (lambda s: s.filter(rc.computed(twice, "price")), DataflowError, "must return booleans"),
         (lambda s: rc.computed("price"), DataflowError, "needs a function"),
-        (lambda s: rc.computed(twice), DataflowError, "name the columns"),
+        (lambda s: rc.computed(twice), DataflowError, "needs the names of the columns"),
         (
             lambda s: s.select(x=rc.computed(lambda p: p[0].as_py(), "price")),
             DataflowError,

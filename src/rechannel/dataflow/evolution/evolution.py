@@ -114,7 +114,7 @@ def stream_of(dataflow: Dataflow, name: str, session: Any | None = None) -> Stre
     """
     node = node_of(dataflow, name)
     if isinstance(node, Sink):
-        msg = f"{label(node)} is an end: take the stream before it, {node.upstream.name!r}"
+        msg = f"{label(node)} is a sink, which has no rows: use the stream that it writes, {node.upstream.name!r}"
         raise DataflowError(msg)
     return Stream(node=node, session=session)
 
@@ -143,14 +143,15 @@ def _changed(node: Node, logic: Logic, schema: Columns | None) -> Node:
         if callable(logic):
             return replace(node, function=logic)
         raise _unfit(node, logic, "a function of a DataFrame")
-    msg = f"{label(node)} has no logic: add a branch and remove this one"
+    msg = f"{label(node)} runs no logic that could be replaced: add another branch and remove this one"
     raise RefusedError(msg)
 
 
 def _changed_map(node: MapBatches, logic: Logic, schema: Columns | None) -> MapBatches:
     if function_of(node) is None:
         msg = (
-            f"{label(node)} has no function of yours: build another branch with rc.changes.add(...)"
+            f"{label(node)} runs no function of yours that could be replaced: add another branch with"
+            " rc.changes.add(...)"
         )
         raise RefusedError(msg)
     rows = isinstance(node.function, RowMap | RowFlatMap | RowFilter)

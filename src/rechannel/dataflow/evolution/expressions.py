@@ -45,7 +45,7 @@ def _columns(sql: str, given: pa.Schema) -> tuple[str, ...]:
         names = tuple(dict.fromkeys(expression.meta.root_names()))
     except pl.exceptions.PolarsError as error:
         msg = (
-            f"cannot read the expression {sql!r}: {error}; a text that is meant as a value needs "
+            f"cannot read the expression {sql!r}: {error}; a string that is meant as a value needs "
             "quotes of its own, as in \"'unknown'\""
         )
         raise DataflowError(msg) from error

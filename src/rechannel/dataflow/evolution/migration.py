@@ -78,14 +78,14 @@ class Migrate:
             object.__setattr__(self, part, dict(getattr(self, part)))
         for part, function in (("using", self.using), ("back", self.back)):
             if function is not None and not callable(function):
-                msg = f"{part} needs a function of a RecordBatch, not {type(function).__name__}"
+                msg = f"migrate({part}=...) needs a function of a RecordBatch, not {type(function).__name__}"
                 raise DataflowError(msg)
         if self.using is not None and (self.add or self.drop or self.rename or self.retype):
-            msg = "using= makes all columns itself: leave add, drop, rename and retype out"
+            msg = "migrate(using=...) makes all columns itself: leave add, drop, rename and retype out"
             raise DataflowError(msg)
         both = [name for name in self.rename if name in self.drop]
         if both:
-            msg = f"migrate both drops and renames {both[0]!r}"
+            msg = f"migrate both drops and renames column {both[0]!r}: remove it from drop= or from rename="
             raise DataflowError(msg)
 
     @property
@@ -166,16 +166,16 @@ class _Plan:
                     msg = f"migrate({part}=...): the {when} state has no column {name!r}{known}"
                     raise UnknownColumnError(msg)
         if len(carried) + len(set(said.drop)) != len(self.old):
-            msg = f"migrate(rename={dict(said.rename)}): two columns would have one name"
+            msg = f"migrate(rename={dict(said.rename)}): two columns would get the same name; drop one of them"
             raise DataflowError(msg)
         for name in said.add:
             if name in carried:
-                msg = f"migrate both adds {name!r} and keeps the old column: drop or rename that"
+                msg = f"migrate adds column {name!r}, which the old state has too: drop or rename the old one"
                 raise DataflowError(msg)
         lost = [name for name in carried if name not in (*self.new.names, SEEN)]
         if lost and said.using is None:
             msg = (
-                f"the new state has no column {lost[0]!r}: say migrate(drop=[{lost[0]!r}]) to give "
+                f"the new state has no column {lost[0]!r}: use migrate(drop=[{lost[0]!r}]) to give "
                 "it up, or rename={old: new} to keep it under another name"
             )
             raise RefusedError(msg)
@@ -192,7 +192,7 @@ class _Plan:
         if place is None:
             msg = (
                 f"the new state has a column {name!r} ({type_name(field.type)}) that the old one "
-                f"has not: say what it is for keys that have state, as in migrate(add={{{name!r}: "
+                f"has not: give its value for keys that have state, as in migrate(add={{{name!r}: "
                 "...}), or rename an old one to it"
             )
             raise RefusedError(msg)
@@ -236,13 +236,13 @@ class _Plan:
         if not widens(old.type, new.type):
             msg = (
                 f"column {new.name!r} was {was} and would be {will}, which does not hold every "
-                "value: say what becomes of them, with migrate(using=function), or with drop= and "
+                "value: convert them with migrate(using=function), or with drop= and "
                 f'add={{{new.name!r}: "CAST(... AS ...)"}}'
             )
             raise RefusedError(msg)
         if old.type != new.type and asked is None:
             msg = (
-                f"column {new.name!r} was {was} and would be {will}: if that is meant, say "
+                f"column {new.name!r} was {was} and would be {will}: if that is intended, use "
                 f"migrate(retype={{{new.name!r}: {will!r}}})"
             )
             raise RefusedError(msg)
@@ -269,7 +269,7 @@ def _try_out(migration: Migration) -> None:
     try:
         migration.apply([pa.array([], field.type) for field in schema])
     except UserFunctionError as error:
-        msg = f"{error}\n(it was called with no rows, which must work)"
+        msg = f"{error}\n(the function was called with a batch of no rows, which it must accept)"
         raise DataflowError(msg) from error
 
 

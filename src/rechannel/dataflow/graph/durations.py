@@ -29,7 +29,7 @@ def microseconds(given: Duration, what: str, *, least: int = 1) -> int:
     found = _microseconds(given)
     if found is None or found < least:
         msg = (
-            f"{what} is a timedelta, a text such as '10 seconds', or whole milliseconds"
+            f"{what} is a timedelta, a string such as '10 seconds', or whole milliseconds"
             f"{' of more than nothing' if least else ''}, not {given!r}"
         )
         raise DataflowError(msg)
@@ -47,7 +47,7 @@ def milliseconds(timeout: Duration | None) -> int | None:
         timeout = timedelta(microseconds=microseconds(timeout, "a timeout"))
     length = timeout // timedelta(milliseconds=1) if isinstance(timeout, timedelta) else timeout
     if isinstance(length, bool) or not isinstance(length, int) or length < 1:
-        msg = f"a timeout is a timedelta or whole milliseconds of at least 1, not {timeout!r}"
+        msg = f"a timeout must be a timedelta or whole milliseconds of at least 1, not {timeout!r}"
         raise DataflowError(msg)
     return length
 

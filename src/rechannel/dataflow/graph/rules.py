@@ -64,7 +64,7 @@ def check_numbers(node: Stateful) -> None:
             msg = f"{label(node)}: {what} must be a whole number of at least 1, not {value!r}"
             raise DataflowError(msg)
     if node.tasks is not None and node.bins is not None and node.bins < node.tasks:
-        msg = f"{label(node)}: {node.bins} bins cannot feed {node.tasks} tasks; give more bins"
+        msg = f"{label(node)}: {node.tasks} tasks need at least one bin each, not {node.bins}; increase bins="
         raise DataflowError(msg)
     if node.initial is not None and not callable(node.initial):
         msg = f"{label(node)}: preload must be a function that makes a DataFrame"
@@ -92,7 +92,7 @@ def _check_hidden(node: Sink, own: str, schema: pa.Schema) -> None:
         if name.lower() == own.lower():
             msg = (
                 f"{label(node)}: readers take {own!r} from the directory of the timestep, so the rows' own column"
-                f" {name!r} would be lost. Rename that column, or call the directories' otherwise:"
+                f" {name!r} would be lost. Rename that column, or give that of the directories another name:"
                 " write.format(...).timesteps_as('batch').save(path)"
             )
             raise DataflowError(msg)
@@ -106,7 +106,7 @@ def _check_partitions(node: Sink, columns: Sequence[str], schema: pa.Schema, own
             what = "is that of the timestep" if name == own else f"is {type_name(kind)}"
             msg = (
                 f"{label(node)}: partition_by: column {name!r} {what}; directories are made of other columns that"
-                " are texts, whole numbers, dates or booleans"
+                " are strings, whole numbers, dates or booleans"
             )
             raise DataflowError(msg)
     twice = [name for place, name in enumerate(columns) if name in columns[:place]]
@@ -126,7 +126,7 @@ def _check_time(node: Stateful) -> None:
         names = ", ".join(repr(str(each.name)) for each in without)
         msg = (
             f"{label(node)} needs to know how far event time has come, and rows of {names} get there without one:"
-            " say stream.event_time('column', delay='10 seconds') on the way"
+            " call stream.event_time('column', delay='10 seconds') upstream"
         )
         raise DataflowError(msg)
 
@@ -138,8 +138,8 @@ def check_output(node: Node, schema: pa.Schema) -> None:
         plain = decoded_type(field.type)
         if plain != field.type:
             msg = (
-                f"{label(node)}: column {field.name!r} is {field.type}, and rows have their values decoded: declare it"
-                f" as {type_name(plain)}"
+                f"{label(node)}: column {field.name!r} is declared as {field.type}, but rows have decoded values:"
+                f" declare it as {type_name(plain)}"
             )
             raise DataflowError(msg)
     for name in names:

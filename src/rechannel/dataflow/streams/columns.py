@@ -36,7 +36,7 @@ def computed(
         msg = f"{what} needs a function of Arrow arrays first, and then the names of columns"
         raise DataflowError(msg)
     if not columns or not all(isinstance(column, str) for column in columns):
-        msg = f"{what}: name the columns that the function is given, as in computed(f, 'price')"
+        msg = f"{what} needs the names of the columns that the function receives, as in computed(f, 'price')"
         raise DataflowError(msg)
     if not isinstance(returns, str | pa.DataType | None):
         msg = f"{what}: returns is an Arrow type or DDL text such as 'DOUBLE', not {returns!r}"

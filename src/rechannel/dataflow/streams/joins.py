@@ -95,10 +95,13 @@ def join(  # noqa: PLR0913 - the arguments of `Stream.join`
 
 def _check(what: str, how: str, within: Within | None, pairs: Mapping[str, str]) -> None:
     if how not in KINDS:
-        msg = f"{what}: how is one of {', '.join(KINDS)}, not {how!r}"
+        msg = f"{what}: how must be one of {', '.join(KINDS)}, not {how!r}"
         raise DataflowError(msg)
     if within is not None and not isinstance(within, Between | Windows):
-        msg = f"{what}: within is rc.between(...), rc.windows.tumbling(...) or rc.windows.sliding(...), not {within!r}"
+        msg = (
+            f"{what}: within must be rc.between(...), rc.windows.tumbling(...) or rc.windows.sliding(...),"
+            f" not {within!r}"
+        )
         raise DataflowError(msg)
     if isinstance(within, Windows) and not isinstance(within, Timed):
         msg = (
@@ -108,10 +111,10 @@ def _check(what: str, how: str, within: Within | None, pairs: Mapping[str, str])
         raise DataflowError(msg)
     if within is None and (how in OUTER or how == "anti"):
         msg = (
-            f"{what}: which rows have no match is known only when event time has passed all that could match; say"
-            " within=rc.between(...) or within=rc.windows.tumbling(...)"
+            f"{what}: how={how!r} emits rows without a match, which are known only when event time has passed all that"
+            " could match; use within=rc.between(...) or within=rc.windows.tumbling(...)"
         )
         raise DataflowError(msg)
     if isinstance(within, Timed) and {START, END} & {*pairs, *pairs.values()}:
-        msg = f"{what}: a key has the name of a window's column; rename it"
+        msg = f"{what}: a key is called {START!r} or {END!r}, as columns of the window are; rename the key"
         raise DataflowError(msg)

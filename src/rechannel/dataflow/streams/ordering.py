@@ -25,7 +25,7 @@ def order_of(
     names = [by] if isinstance(by, str) else list(by) if isinstance(by, Sequence) else []
     directions = list(descending) if isinstance(descending, Sequence) else [descending] * len(names)
     if not names or not all(isinstance(name, str) for name in names):
-        msg = f"top ({caller()}): say what rows are ordered by, as in by='price'"
+        msg = f"top ({caller()}) needs a column to order rows by, as in by='price'"
         raise DataflowError(msg)
     if not all(isinstance(direction, bool) for direction in directions):
         msg = f"top ({caller()}): descending is True or False, for all or for each, not {descending!r}"
@@ -49,7 +49,7 @@ def ranking_of(ranking: str) -> str:
 def number_of(n: int | None) -> int | None:
     """How many rows. Raises DataflowError unless it is positive."""
     if n is not None and (isinstance(n, bool) or not isinstance(n, int) or n < 1):
-        msg = f"top ({caller()}): how many rows is a whole number of at least 1, or None for all, not {n!r}"
+        msg = f"top ({caller()}): n must be a whole number of at least 1, or None for all rows, not {n!r}"
         raise DataflowError(msg)
     return n
 

@@ -35,7 +35,7 @@ def pairs_of(on: On, what: str) -> dict[str, str]:
     elif isinstance(on, Sequence):
         pairs = {name: name for name in on}
     if not pairs or not all(isinstance(n, str) for n in (*pairs, *pairs.values())):
-        msg = f"{what}: say which columns are alike, as in on='id' or on={{'auction': 'id'}}"
+        msg = f"{what} needs the columns to join on, as in on='id' or on={{'auction': 'id'}}"
         raise DataflowError(msg)
     if len(set(pairs.values())) < len(pairs):
         twice = next(name for name, count in Counter(pairs.values()).items() if count > 1)
@@ -49,7 +49,7 @@ def time_of(stream: Stream, said: str | None, side: str, what: str) -> str:
     column = declared_column(stream.node) if said is None else said
     if column is None:
         msg = (
-            f"{what}: say which column of the {side} side has the event times, with {side}_time_column=, or before with"
+            f"{what} needs a column of event times of the {side} side: name it with {side}_time_column=, or before with"
             " stream.event_time('column')"
         )
         raise DataflowError(msg)

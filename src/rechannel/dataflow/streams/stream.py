@@ -126,7 +126,7 @@ class Stream(Stateless, Meeting):
             return keyed._operator(DeduplicateSpec(), name, tasks, bins, None)
         column = declared_column(self.node) if time_column is None else time_column
         if column is None:
-            msg = f"{what}: say which column has the event times, with time_column= or before with event_time('column')"
+            msg = f"{what} needs a column of event times: name it with time_column= or event_time('column')"
             raise DataflowError(msg)
         spec = DeduplicateSpec(within_us=microseconds(within, f"{what}: within"), on=column)
         return keyed._operator(spec, name, tasks, bins, None)
@@ -146,7 +146,7 @@ class Stream(Stateless, Meeting):
         """Rows that came too late for this operator, with the columns that it received. Raises DataflowError."""
         judge = judge_of(self.node)
         if not (isinstance(judge, Stateful) and judge.spec.needs_time):
-            msg = f"{label(self.node)} has no late rows: only operators that go by event time have"
+            msg = f"{label(self.node)} has no late rows: only operators on event time have; use .late on one of them"
             raise DataflowError(msg)
         node = Late(
             name=given(None, stateless_name(self.node, "late")),

@@ -151,6 +151,6 @@ class UserState(Generic[Downstream]):
             raise DataflowError(msg)
         column = declared_column(self.node) if time_column is None else time_column
         if column is None:
-            msg = f"{what}: say which column has the event times, with time_column= or before with event_time('column')"
+            msg = f"{what} needs a column of event times: name it with time_column= or event_time('column')"
             raise DataflowError(msg)
         return column

@@ -255,5 +255,5 @@ class Entry:
             body = decode(_KINDS[record["kind"]], record["body"])
             return cls(number=record["number"], epoch=record["epoch"], body=body)
         except (KeyError, TypeError, ValueError) as error:
-            msg = f"{name} is intact but makes no sense ({error!r}); restore it from a copy"
+            msg = f"{name} has its right checksum but invalid content ({error!r}); restore it from a copy"
             raise DamagedStateError(msg) from error

@@ -224,7 +224,10 @@ def _replay(store: Store, state: JournalState) -> _Loaded:
         try:
             state = state.apply(entry)
         except ValueError as error:
-            msg = f"journal entry {entry_key(entry.number)} contradicts those before it: {error}"
+            msg = (
+                f"journal entry {entry_key(entry.number)} contradicts those before it: {error}. Restore the journal"
+                " from a copy"
+            )
             raise DamagedStateError(msg) from error
         commits += isinstance(entry.body, Committed)
 

@@ -93,7 +93,9 @@ def from_bytes(data: bytes | memoryview, *, name: str) -> JournalState:
     try:
         return _state(decode(_Snapshot, record))
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        msg = f"{name} is intact but makes no sense ({error!r}); restore it from a copy"
+        msg = (
+            f"{name} has its right checksum but invalid content ({error!r}); restore it from a copy"
+        )
         raise DamagedStateError(msg) from error
 
 

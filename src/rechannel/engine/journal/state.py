@@ -301,7 +301,7 @@ def _withdrawn(state: JournalState, body: Withdrawn) -> JournalState:
     since = body.from_timestep
     if all(intent.timestep != since for intent in state.open_intents):
         waiting = [intent.timestep for intent in state.open_intents]
-        msg = f"timestep {since} cannot be withdrawn: open are {waiting}"
+        msg = f"timestep {since} cannot be withdrawn: it is not open; open timesteps: {waiting}"
         raise ValueError(msg)
     kept = tuple(intent for intent in state.open_intents if intent.timestep < since)
     before = tuple((t, c) for t, c in state.configurations if t < since)

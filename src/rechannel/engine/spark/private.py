@@ -259,7 +259,7 @@ class Executors:
         """Ask for this many. Raises SessionError when the cluster manager does not take the request."""
         nowhere = self._jvm.scala.collection.immutable.HashMap()
         if not self._context.requestTotalExecutors(total, 0, nowhere):
-            msg = f"the cluster manager did not take a request for {total} executors; ask again"
+            msg = f"the cluster manager refused a request for {total} executors; request them again later"
             raise SessionError(msg)
 
     def decommission(self, ids: Sequence[str], reason: str) -> None:

@@ -65,7 +65,7 @@ def collect(
         columns = narrowed(columns, schema)
     except pa.ArrowInvalid as error:
         msg = (
-            f"{runs[0].origin}: the state of a key that received rows is too large to be looked at at once"
+            f"{runs[0].origin}: the state of a key that received rows is too large to be read at once"
             f" ({error}). Bound how long it is kept (`within=`), or key by more columns"
         )
         raise KeyTooLargeError(msg) from error

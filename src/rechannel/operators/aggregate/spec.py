@@ -41,7 +41,7 @@ class AggregateSpec(OperatorSpec):
         """Check that there are aggregates, and that they are."""
         object.__setattr__(self, "aggregates", dict(self.aggregates))
         if not self.aggregates:
-            msg = "aggregate needs at least one, as in aggregate(n=count(), mean=mean('price'))"
+            msg = "aggregate needs at least one aggregate, as in aggregate(n=count(), mean=mean('price'))"
             raise DataflowError(msg)
         for name, function in self.aggregates.items():
             if not isinstance(function, AggregateFunction):
@@ -74,7 +74,7 @@ class AggregateSpec(OperatorSpec):
         """Check columns and types. Raises DataflowError."""
         for name, function in self.aggregates.items():
             if name in keys:
-                msg = f"aggregate {name!r} has the name of a key column; name it otherwise"
+                msg = f"aggregate {name!r} has the name of a key column; choose another name"
                 raise DataflowError(msg)
             need_columns(f"aggregate {name!r}", function.inputs, schema)
         return AggregateLogic.bind(list(keys), dict(self.aggregates), schema)

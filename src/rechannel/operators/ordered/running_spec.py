@@ -35,7 +35,7 @@ class RunningSpec(OperatorSpec):
                 continue
             hint = "use lag, difference or cumulative"
             if isinstance(function, AggregateFunction):
-                hint = f"it is an aggregate: say cumulative({function!r})"
+                hint = f"it is an aggregate: use cumulative({function!r})"
             msg = f"running: {name}={function!r} is no function of the order of rows; {hint}"
             raise DataflowError(msg)
 
@@ -63,7 +63,7 @@ class RunningSpec(OperatorSpec):
         """Check columns and types. Raises DataflowError."""
         for name, function in self.functions.items():
             if name in schema.names:
-                msg = f"running: there is a column {name!r} already; name the new one otherwise"
+                msg = f"running: the input has a column {name!r} already; choose another name for the new one"
                 raise DataflowError(msg)
             need_columns(f"running {name!r}", function.keeps.inputs, schema)
         kept = {name: function.keeps for name, function in self.functions.items()}

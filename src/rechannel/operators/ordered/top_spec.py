@@ -72,7 +72,7 @@ class TopSpec(OperatorSpec):
             msg = f"input column {RANK.name!r} is reserved for state; rename it before top"
             raise DataflowError(msg)
         if self.rank is not None and self.rank in schema.names:
-            msg = f"top: there is a column {self.rank!r} already; say what the rank is called with rank="
+            msg = f"top: the input has a column {self.rank!r} already; give the rank another name with rank="
             raise DataflowError(msg)
         return TopLogic(
             keys=pa.schema([schema.field(key) for key in keys]),

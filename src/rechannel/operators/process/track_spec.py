@@ -94,7 +94,7 @@ class TrackingSpec(OperatorSpec, MayDivide):
         if self.on is not None:
             need_time(self.on, schema)
         if self.timeout_ms is None:
-            msg = "track: say after which time keys end, with timeout="
+            msg = "track needs a time after which keys end: give it with timeout="
             raise DataflowError(msg)
         return Timer(timeout_us=self.timeout_ms * 1_000, on=self.on, row_schema=schema)
 

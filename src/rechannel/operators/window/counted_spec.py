@@ -52,7 +52,7 @@ class CountedSpec(OperatorSpec):
         """Check columns and types. Raises DataflowError."""
         for name in (WINDOW.name, PANE.name, COUNT):
             if name in self.aggregates.aggregates or name in keys:
-                msg = f"{name!r} is the name of a column of windows of rows; name it otherwise"
+                msg = f"column name {name!r} is reserved for windows of rows; choose another"
                 raise DataflowError(msg)
         self.aggregates.bind(keys, schema)
         counted = {**self.aggregates.aggregates, COUNT: Count()}

@@ -253,7 +253,7 @@ class Inherited:
         if asked.by_processing_time():
             raise asked.not_in_processing_time()
         if asked.time_column is not None:
-            msg = f"{asked.what}: rc.windows.same_window() goes by the window that rows have; leave time_column= away"
+            msg = f"{asked.what}: rc.windows.same_window() uses the window that rows have; leave out time_column="
             raise DataflowError(msg)
         asked.before.size_us(asked.what)
         return asked.in_event_time(START)

@@ -156,7 +156,7 @@ class WindowSpec(AggregatesSpec, ClosingSpec):
         """Check columns and types. Raises DataflowError."""
         for name in self.aggregates.aggregates:
             if name == END:
-                msg = f"aggregate {name!r} has the name of the window's end; name it otherwise"
+                msg = f"aggregate {name!r} has the name of the window's end; choose another name"
                 raise DataflowError(msg)
         if self.processing:
             known = [field for field in schema if field.name not in (START, END)]

@@ -89,7 +89,7 @@ class Terms:
         if (of_windows or self.column in (START, END)) and self.before.corrects:
             msg = (
                 f"{what}: the windows before it are shown again when rows come to them, and it would count them twice;"
-                " leave lateness= and emit= away there"
+                " leave out lateness= and emit= there"
             )
             raise DataflowError(msg)
 
@@ -166,8 +166,8 @@ class Asked:
     def not_in_processing_time(self) -> DataflowError:
         """The error for windows that processing time cannot have."""
         return DataflowError(
-            f"{self.what}: windows of processing time are rc.windows.tumbling, sliding or sessions, of no column, and"
-            " nothing is late for them; leave time_column= and lateness= out"
+            f"{self.what}: windows of processing time are rc.windows.tumbling, sliding or sessions. They read no"
+            " column, and no row is late for them; leave out time_column= and lateness="
         )
 
     def in_rows(self) -> Terms:
@@ -177,13 +177,13 @@ class Asked:
             msg = f"{what} need a key; use key_by"
             raise DataflowError(msg)
         if self.time != "event":
-            msg = f"{what} go by the order of the stream, or of the event times in time_column=; leave time= away"
+            msg = f"{what} follow the order of the stream, or of the event times in time_column=; leave out time="
             raise DataflowError(msg)
         if self.lateness_us:
-            msg = f"{what} have no end that rows could miss; leave lateness= away"
+            msg = f"{what} do not end at a time, so no row is late for them; leave out lateness="
             raise DataflowError(msg)
         if self.shown != ON_CLOSE:
-            msg = f"{what} are shown when they are complete; leave emit={self.shown!r} away{self.hint}"
+            msg = f"{what} are emitted when they are complete; leave out emit={self.shown!r}{self.hint}"
             raise DataflowError(msg)
         return Terms(before=self.before, keyed=True, column=self.time_column)
 
@@ -192,7 +192,7 @@ class Asked:
         column = column or self.time_column or self.before.time_column
         if column is None:
             msg = (
-                f"{self.what}: say which column has the event times, with time_column=, or before with"
+                f"{self.what} needs a column of event times: name it with time_column=, or before with"
                 " stream.event_time('column')"
             )
             raise DataflowError(msg)

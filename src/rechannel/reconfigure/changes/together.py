@@ -40,7 +40,7 @@ class Together(Change):
         """Check that the list is flat. Raises RefusedError."""
         Change.__post_init__(self)
         if any(isinstance(change, Together) for change in self.changes):
-            msg = "together: changes: lists of changes do not nest"
+            msg = "together: changes: a list of changes cannot contain another one; give one flat list"
             raise RefusedError(msg)
 
     @classmethod

@@ -109,7 +109,9 @@ def test_kinds_have_names_of_their_own():
 )
 def test_an_intact_entry_without_sense_is_damage(kind, body):
     data = seal({"format": 1, "number": 1, "epoch": 1, "kind": kind, "body": body})
-    with pytest.raises(DamagedStateError, match="journal entry 1 is intact but makes no sense"):
+    with pytest.raises(
+        DamagedStateError, match="journal entry 1 has its right checksum but invalid content"
+    ):
         Entry.from_bytes(data, name="journal entry 1")
 
 

@@ -236,7 +236,9 @@ def test_open_timesteps_can_be_withdrawn():
 @pytest.mark.parametrize("timestep", [1, 4, 0])
 def test_only_open_timesteps_can_be_withdrawn(timestep):
     state = told(OPENED, first(), commit(1), intent(2), intent(3))
-    with pytest.raises(ValueError, match=rf"{timestep} cannot be withdrawn: open are \[2, 3\]"):
+    with pytest.raises(
+        ValueError, match=rf"{timestep} cannot be withdrawn.*open timesteps: \[2, 3\]"
+    ):
         told(Withdrawn(from_timestep=timestep, reason=""), state=state)
 
 
@@ -334,7 +336,9 @@ def test_a_snapshot_writes_shared_runs_once():
 def test_snapshots_without_sense_or_of_later_formats_are_refused():
     with pytest.raises(NewerFormatError, match="snapshot 5 has format 3"):
         from_bytes(seal({"format": 3}), name="snapshot 5")
-    with pytest.raises(DamagedStateError, match="snapshot 5 is intact but makes no sense"):
+    with pytest.raises(
+        DamagedStateError, match="snapshot 5 has its right checksum but invalid content"
+    ):
         from_bytes(seal({"format": 1}), name="snapshot 5")
 
 

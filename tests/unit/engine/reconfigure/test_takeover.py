@@ -20,7 +20,7 @@ class Refusing(FixedCluster):
     """Takes no request."""
 
     def request(self, total: int) -> None:
-        msg = f"the cluster manager did not take a request for {total} executors"
+        msg = f"the cluster manager refused a request for {total} executors"
         raise RuntimeError(msg)
 
 
@@ -147,7 +147,7 @@ def test_in_the_same_application_tasks_stay_where_they_were_put():
     ("there", "told"),
     [
         (cluster("two", room=2), "accepted are 1 to 2"),
-        (cluster("two", Refusing), "did not take a request for 3"),
+        (cluster("two", Refusing), "refused a request for 3"),
     ],
 )
 def test_where_executors_are_refused_the_driver_goes_on_and_says_so(there, told, caplog):

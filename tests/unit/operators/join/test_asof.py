@@ -270,7 +270,7 @@ def test_what_cannot_be_is_refused_before_anything_runs():
     on = {"k": "id"}
     for wrong, words in (
         (lambda: timed.asof_join(there, "k"), "no column 'k'"),
-        (lambda: timed.asof_join(there, []), "which columns are alike"),
+        (lambda: timed.asof_join(there, []), "the columns to join on"),
         (lambda: timed.asof_join(there, on, how="right"), "how is left or inner"),
         (lambda: timed.asof_join(there, on, direction="forward"), "direction is 'backward'"),
         (lambda: timed.asof_join(there, on, tolerance="soon"), "tolerance is a timedelta"),

@@ -171,14 +171,14 @@ def test_what_cannot_be_is_refused_before_anything_runs():
     timed = left.event_time("at")
     for wrong, words in (
         (lambda: left.join(right, "k"), "no column 'k'"),
-        (lambda: left.join(right, []), "which columns are alike"),
+        (lambda: left.join(right, []), "the columns to join on"),
         (
             lambda: left.join(right, {"k": "id", "a": "id"}),
             "pairs column 'id' of the right side twice",
         ),
         (lambda: left.join(right, {"k": "a"}), "bigint and string on the two sides"),
-        (lambda: left.join(right, {"k": "id"}, how="cross"), "how is one of inner"),
-        (lambda: left.join(right, {"k": "id"}, how="left"), "say within="),
+        (lambda: left.join(right, {"k": "id"}, how="cross"), "how must be one of inner"),
+        (lambda: left.join(right, {"k": "id"}, how="left"), "use within="),
         (lambda: left.join(right, {"k": "id"}, within="1 day"), r"rc.between\(...\)"),
         (
             lambda: left.join(right, {"k": "id"}, within=rc.windows.sessions("2 days")),

@@ -244,7 +244,7 @@ def test_what_cannot_be_is_refused():
         (lambda: stream.lookup(tags, "k", by="tags"), "cannot be ordered by 'tags'"),
         (lambda: stream.lookup([1], "k"), "takes a stream, a DataFrame"),
         (lambda: stream.lookup(table, "k"), "no column 'k'"),
-        (lambda: stream.lookup(table, []), "which columns are alike"),
+        (lambda: stream.lookup(table, []), "the columns to join on"),
         (lambda: stream.lookup(table, {"k": "id"}, how="full"), "'inner'"),
         (lambda: stream.lookup(table, {"k": "id"}, by="when"), "no column 'when'"),
         (lambda: stream.lookup(table, {"k": "id"}, by="id"), "all alike"),

@@ -148,7 +148,7 @@ def test_what_cannot_be_is_refused():
     keyed = stream.key_by("k")
     for wrong, words in (
         (lambda: keyed.top(0, by="price"), "at least 1"),
-        (lambda: keyed.top(1, by=[]), "ordered by"),
+        (lambda: keyed.top(1, by=[]), "to order rows by"),
         (lambda: keyed.top(1, by="cost"), "no column 'cost'"),
         (lambda: keyed.top(1, by="k"), "which is a key"),
         (lambda: keyed.top(1, by="price", descending=[True, False]), "2 values for 1 columns"),

@@ -151,7 +151,7 @@ def test_it_is_the_same_while_tasks_and_bins_change():
     ("make", "message"),
     [
         (lambda rows: rows.deduplicate(), "name at least one column"),
-        (lambda rows: rows.deduplicate("id", within=5), "say which column has the event times"),
+        (lambda rows: rows.deduplicate("id", within=5), "needs a column of event times"),
         (lambda rows: rows.deduplicate("id", within=5, time_column="at"), "'rows' get there without one"),
         (lambda rows: rows.event_time("at").deduplicate("id", within=5, time_column="id"), "must be timestamps"),
         (lambda rows: rows.event_time("at").deduplicate("id", within=0), "within is a timedelta"),

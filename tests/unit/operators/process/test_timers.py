@@ -286,7 +286,7 @@ def test_what_a_timer_goes_by_cannot_change(batches):
 @pytest.mark.parametrize(
     ("options", "part"),
     [
-        ({"timeout": 9, "time": "event"}, "which column has the event times"),
+        ({"timeout": 9, "time": "event"}, "needs a column of event times"),
         ({"time": "event", "time_column": "at"}, "by which times a timeout= goes"),
         ({"timeout": 9, "time_column": "at"}, "time_column= is for time='event'"),
         ({"timeout": 9, "time": "other"}, "time is 'event' or 'processing', not 'other'"),
