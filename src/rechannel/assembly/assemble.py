@@ -155,18 +155,7 @@ class _Assembly:
 
     def _program(self, schemas: Mapping[str, pa.Schema], state: JournalState) -> Program:
         """The program that the dataflow is to this state directory. Raises RefusedError."""
-        start = self.start
-        return start_program(
-            self.dataflow,
-            schemas,
-            self.seams.store,
-            state,
-            revert=start.revert,
-            mended=start.mended,
-            fresh=start.fresh,
-            without=start.without,
-            migrations=start.migrations,
-        )
+        return start_program(self.dataflow, schemas, self.seams.store, state, self.start)
 
     def _owner(self) -> str:
         return f"{self.name}-{self.journal.state.notes[OWNER]}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from rechannel.engine.failures.stopping import Stopping
 from rechannel.engine.journal.entries import Opened
 from rechannel.engine.loop.housekeeping import Thread
+from rechannel.engine.program.versions import ProgramStart
 from rechannel.engine.reconfigure.cluster import Cluster
 from rechannel.engine.reconfigure.preparer import Preparer
 from rechannel.engine.reconfigure.switch import Opener, ProgramSwitch, Ready
@@ -98,14 +99,12 @@ class Seams:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Start:
-    """What a start is asked for, beside the program. See `Job.start`."""
+class Start(ProgramStart):
+    """What a user permits at a start. See `Job.start`."""
 
     takeover: bool = False
-    revert: bool = False
-    mended: bool = False
+    """Take the state directory from a driver that is awake."""
     replan: bool = False
+    """Plan timesteps anew that were planned and not committed."""
     remove_later_output: bool = False
-    fresh: Collection[str] = ()
-    without: Collection[str] = ()
-    migrations: Sequence[Callable[..., Any]] = ()
+    """Remove published timesteps that the state directory does not know."""

@@ -8,7 +8,7 @@ if the text can use the state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -81,75 +81,108 @@ class Program:
     back: Return | None = None
 
 
-def start_program(  # noqa: PLR0913 - what may be meant by a start
+@dataclass(frozen=True, kw_only=True)
+class ProgramStart:
+    """What a start means for the program: the user's permissions. See `Job.start`."""
+
+    revert: bool = False
+    """Continue with the text from before a live change."""
+    mended: bool = False
+    """Functions of migrations may have changed; the journal keeps their new digests."""
+    fresh: Collection[str] = ()
+    """Sources that are meant to begin."""
+    without: Collection[str] = ()
+    """Sources that are given up, and sinks in quarantine whose unpublished timesteps are."""
+    migrations: Sequence[Callable[..., Any]] = ()
+    """Functions that the journalled migrations may name."""
+
+
+def start_program(
     dataflow: Dataflow,
     schemas: Mapping[str, pa.Schema],
     store: Store,
     state: JournalState,
-    *,
-    revert: bool = False,
-    fresh: Collection[str] = (),
-    without: Collection[str] = (),
-    migrations: Iterable[Callable[..., Any]] = (),
-    mended: bool = False,
+    start: ProgramStart,
 ) -> Program:
     """The program of a driver that starts.
 
-    revert: continue with the text from before a live change. fresh, without: sources that are meant to begin, or to be
-    given up; `without` also names sinks in quarantine. mended: functions of migrations may have changed; the journal
-    keeps their new digests.
     Raises OldProgramError, OtherDataflowError, RefusedError.
     """
     known: Mapping[str, Json] = state.notes.get(NOTE) or {}
     current = _current(state)
     held = known.get(str(current), {})
-    logics = bound(dataflow, schemas)
     text = Text(
         identity=dataflow_identity(dataflow),
         operators=fingerprint(dataflow, schemas),
         lasting=lasting(dataflow),
-        logics=logics,
+        logics=bound(dataflow, schemas),
     )
-    there = partial(stored_schema_versions, store, lambda: state)
-    back = leading_back(text, known, current, there) if revert else None
-    if held and held["identity"] != text.identity and not revert:
+    stored = partial(stored_schema_versions, store, lambda: state)
+    back = leading_back(text, known, current, stored) if start.revert else None
+    if held and held["identity"] != text.identity and not start.revert:
         check_age(
-            text.identity, known, current, why_not=lambda: _why_not(text, known, current, there)
+            text.identity, known, current, why_not=lambda: _why_not(text, known, current, stored)
         )
-    begun = state.last_intended is not None
-    given_up = held.get("sources", ()) if revert else without
-    check_sources(sources_of(dataflow), held, begun=begun, fresh=fresh, without=given_up)
-    check_sinks(sinks_of(dataflow), state, without=without)
+    _check_members(dataflow, state, held, start)
     if back is None:
         check_state(text.operators, text.lasting, held)
-    check_incarnations(text.identity, known, present := operators_of(dataflow, state.notes))
-    provided = provided_by(dataflow, migrations, mended=mended)
-    ways: Mapping[str, Json] = held.get("migrations", {}) if back is None else back.migrations
-    if mended:
-        ways = {name: [_mended(one, provided) for one in way] for name, way in ways.items()}
-    record = {
+    incarnations = operators_of(dataflow, state.notes)
+    check_incarnations(text.identity, known, incarnations)
+    provided = provided_by(dataflow, start.migrations, mended=start.mended)
+    record = _continued_record(dataflow, text, held, incarnations)
+    record["migrations"] = _passages(held, back, provided, mended=start.mended)
+    if back is None:
+        record |= {"back_to": held["back_to"]} if "back_to" in held else {}
+        return compile_program(dataflow, schemas, store, current, record, provided)
+    record |= _returned(record, back, text.logics)
+    made = compile_program(dataflow, schemas, store, current + 1, record, provided)
+    return replace(made, back=back)
+
+
+def _check_members(
+    dataflow: Dataflow, state: JournalState, held: Mapping[str, Json], start: ProgramStart
+) -> None:
+    """Raise RefusedError if sources or sinks came or went without permission."""
+    begun = state.last_intended is not None
+    given_up = held.get("sources", ()) if start.revert else start.without
+    check_sources(sources_of(dataflow), held, begun=begun, fresh=start.fresh, without=given_up)
+    check_sinks(sinks_of(dataflow), state, without=start.without)
+
+
+def _continued_record(
+    dataflow: Dataflow, text: Text, held: Mapping[str, Json], incarnations: Mapping[str, Json]
+) -> dict[str, Json]:
+    """Return the record of a program that continues the version `held`, without its migrations."""
+    return {
         "text": held.get("text", "the first one"),
         "identity": text.identity,
-        "incarnations": present,
+        "incarnations": incarnations,
         "operators": text.operators,
         "lasting": text.lasting,
         "sources": sources_of(dataflow),
         "logics": held.get("logics", {}),
         "eras": held.get("eras", {}),
-        "migrations": ways,
     }
-    if back is None:
-        record |= {"back_to": held["back_to"]} if "back_to" in held else {}
-        return compile_program(dataflow, schemas, store, current, record, provided)
-    numbers = {n: v + (n in back.moved) for n, v in record["logics"].items() if n in logics}
-    record |= {
+
+
+def _passages(
+    held: Mapping[str, Json], back: Return | None, provided: Provided, *, mended: bool
+) -> Mapping[str, Json]:
+    """Return how state of earlier versions is read, by operator; with new digests if `mended`."""
+    ways: Mapping[str, Json] = held.get("migrations", {}) if back is None else back.migrations
+    if not mended:
+        return ways
+    return {name: [_mended(one, provided) for one in way] for name, way in ways.items()}
+
+
+def _returned(record: Mapping[str, Json], back: Return, logics: Collection[str]) -> dict[str, Json]:
+    """Return what differs in the record of a program that leads back to an earlier version."""
+    return {
         "text": f"back to version {back.to}",
-        "logics": numbers,
+        "logics": {n: v + (n in back.moved) for n, v in record["logics"].items() if n in logics},
         "eras": back.schema_versions,
+        "back_to": back.to,
     }
-    record["back_to"] = back.to
-    made = compile_program(dataflow, schemas, store, current + 1, record, provided)
-    return replace(made, back=back)
 
 
 def _why_not(text: Text, known: Mapping[str, Json], current: int, stored: Stored) -> str | None:
@@ -317,11 +350,7 @@ def succeed(  # noqa: PLR0913 - what a version is made of
     what becomes of its state. stream_ms: time of the change. stored: which schema versions of state are stored.
     Raises RefusedError, DataflowError.
     """
-    found = differences(before.dataflow, dataflow, old_schemas=before.schemas, new_schemas=schemas)
-    found.check()
-    if not found:
-        msg = f"{text}: this changes nothing in the dataflow"
-        raise RefusedError(msg)
+    found = _checked_differences(before, dataflow, schemas, text)
     record = {
         "text": text,
         "identity": dataflow_identity(dataflow),
@@ -331,9 +360,8 @@ def succeed(  # noqa: PLR0913 - what a version is made of
     }
     plan = compile_plan(dataflow, schemas, bound(dataflow, schemas))
     stages = {stage.name for stage in plan.stages}
-    there = {stage.name for stage in before.plan.stages}
     other = frozenset({*found.logic_changed, *found.rewired, *found.restated})
-    changed = [n for n in stages & there if not _same_stage(n, before, plan, other)]
+    changed = _changed_stages(before, plan, other)
     logics = {n: before.record["logics"].get(n, 1) + (n in changed) for n in sorted(stages)}
     record["logics"] = logics
     old, new = bound(before.dataflow, before.schemas), bound(dataflow, schemas)
@@ -344,12 +372,39 @@ def succeed(  # noqa: PLR0913 - what a version is made of
     program = compile_program(
         dataflow, schemas, store, version, record, provided, before=before, changed=other
     )
-    fresh = first_configuration(plan, interval_ms=0, in_flight=1, **defaults)
-    change = ChangeProgram(
-        version=version,
-        text=text,
-        operators={name: encode(fresh.operators[name]) for name in sorted(stages - there)},
-        removed=tuple(sorted(there - stages)),
-        logic={name: logics[name] for name in sorted(changed)},
-    )
+    change = _change_to(program, before, changed, defaults)
     return Succession(program=program, change=change, difference=found)
+
+
+def _checked_differences(
+    before: Program, dataflow: Dataflow, schemas: Mapping[str, pa.Schema], text: str
+) -> Difference:
+    """Return how a dataflow differs from the running one. Raises RefusedError if it must not, or does not."""
+    found = differences(before.dataflow, dataflow, old_schemas=before.schemas, new_schemas=schemas)
+    found.check()
+    if not found:
+        msg = f"{text}: this changes nothing in the dataflow"
+        raise RefusedError(msg)
+    return found
+
+
+def _changed_stages(before: Program, plan: PhysicalPlan, changed: frozenset[str]) -> frozenset[str]:
+    """Return the stages that both versions have and whose program differs. changed: nodes with other logic."""
+    kept = {stage.name for stage in before.plan.stages} & {stage.name for stage in plan.stages}
+    return frozenset(name for name in kept if not _same_stage(name, before, plan, changed))
+
+
+def _change_to(
+    program: Program, before: Program, changed: Collection[str], defaults: Mapping[str, int]
+) -> ChangeProgram:
+    """Return what the next version means for the Configuration. changed: stages whose program differs."""
+    stages = {stage.name for stage in program.plan.stages}
+    former = {stage.name for stage in before.plan.stages}
+    fresh = first_configuration(program.plan, interval_ms=0, in_flight=1, **defaults)
+    return ChangeProgram(
+        version=program.version,
+        text=program.record["text"],
+        operators={name: encode(fresh.operators[name]) for name in sorted(stages - former)},
+        removed=tuple(sorted(former - stages)),
+        logic={name: program.record["logics"][name] for name in sorted(changed)},
+    )

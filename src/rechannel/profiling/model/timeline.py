@@ -159,7 +159,7 @@ def _unravelled(acts: Any) -> Any:  # pragma: no cover - compiled
 
 
 @nb.njit(cache=True, nogil=True)
-def _filled(  # noqa: PLR0912, PLR0915 - one walk, compiled as one
+def _filled(
     parts: Any, points: Any, workers: int, rules: Any
 ) -> Any:  # pragma: no cover - compiled
     """Return all spans: worker, index of the activity (-1 for none), kind of those without one,
@@ -168,79 +168,90 @@ def _filled(  # noqa: PLR0912, PLR0915 - one walk, compiled as one
     parts: by worker and time. points: worker, time, sent or received. rules: beginning and end of
     the trace, threshold, whether gaps may be waiting.
     """
-    whose, act, begins, ends = parts
-    point_worker, point_time, point_what = points
-    begin, stop, threshold, waiting = rules
+    whose, act = parts[0], parts[1]
     # Every edge of a part and every point may be followed by a filler of two halves.
-    room = 3 * (len(act) + len(point_time) + workers)
-    worker = np.empty(room, dtype=np.int32)
-    which = np.full(room, -1, dtype=np.int64)
-    kind = np.zeros(room, dtype=np.int32)
-    starts = np.empty(room, dtype=np.int64)
-    stops = np.empty(room, dtype=np.int64)
+    room = 3 * (len(act) + len(points[0]) + workers)
+    spans = (
+        np.empty(room, dtype=np.int32),
+        np.full(room, -1, dtype=np.int64),
+        np.zeros(room, dtype=np.int32),
+        np.empty(room, dtype=np.int64),
+        np.empty(room, dtype=np.int64),
+    )
     count, a, p = 0, 0, 0
     for w in range(workers):
-        last_part = a
-        while last_part < len(act) and whose[last_part] == w:
-            last_part += 1
-        last_point = p
-        while last_point < len(point_time) and point_worker[last_point] == w:
-            last_point += 1
-        if a == last_part and p == last_point:
-            continue
-        # Walk from edge to edge. left: what lies at the beginning of a gap; before: the activity that ends there.
-        at, left, before = begin, _BEGIN, -1
-        while True:
-            active = a < last_part and begins[a] <= at
-            until = ends[a] if active else begins[a] if a < last_part else stop
-            if p < last_point:
-                until = min(until, point_time[p])
-            what = 0
-            while p < last_point and point_time[p] <= until:
-                what |= point_what[p]
-                p += 1
-            if active:
-                if until > at:
-                    worker[count], which[count], starts[count], stops[count] = w, act[a], at, until
-                    count += 1
-                before, left = -1, what
-                if until >= ends[a]:
-                    before, left = act[a], what | _ACTIVITY
-                    a += 1
-            else:
-                after = act[a] if a < last_part and begins[a] == until else -1
-                if until > at and until - at < threshold and (before >= 0 or after >= 0):
-                    middle = at + (until - at) // 2
-                    middle = at if before < 0 else until if after < 0 else middle
-                    if middle > at:
-                        worker[count], which[count], starts[count], stops[count] = (
-                            w,
-                            before,
-                            at,
-                            middle,
-                        )
-                        count += 1
-                    if until > middle:
-                        worker[count], which[count], starts[count], stops[count] = (
-                            w,
-                            after,
-                            middle,
-                            until,
-                        )
-                        count += 1
-                elif until > at:
-                    waits = (
-                        waiting
-                        and until - at >= threshold
-                        and what & _RECEIVED
-                        and left != _RECEIVED
-                    )
-                    worker[count], starts[count], stops[count] = w, at, until
-                    kind[count] = _WAITING if waits else _UNKNOWN
-                    count += 1
-                before, left = -1, what
-            at = until
-            if at >= stop and a >= last_part:
-                break
-        p = last_point
+        last_part, last_point = _last_of(w, whose, a), _last_of(w, points[0], p)
+        if a < last_part or p < last_point:
+            count = _walked(spans, count, w, parts, points, (a, last_part, p, last_point), rules)
+        a, p = last_part, last_point
+    worker, which, kind, starts, stops = spans
     return worker[:count], which[:count], kind[:count], starts[:count], stops[:count]
+
+
+@nb.njit(cache=True, nogil=True)
+def _last_of(worker: int, workers: Any, first: int) -> int:  # pragma: no cover - compiled
+    """Return the end of the rows of a worker that begin at `first`."""
+    last = first
+    while last < len(workers) and workers[last] == worker:
+        last += 1
+    return last
+
+
+@nb.njit(cache=True, nogil=True)
+def _walked(  # noqa: PLR0917 - compiled: plain arrays instead of values
+    spans: Any, count: int, w: int, parts: Any, points: Any, rows: Any, rules: Any
+) -> int:  # pragma: no cover - compiled
+    """Add the spans of one worker, from edge to edge; returns the number of spans.
+
+    rows: first and last part, first and last point of the worker.
+    """
+    _, act, begins, ends = parts
+    _, point_time, point_what = points
+    a, last_part, p, last_point = rows
+    begin, stop, threshold, waiting = rules
+    # left: what lies at the beginning of a gap; before: the activity that ends there.
+    at, left, before = begin, _BEGIN, -1
+    while True:
+        active = a < last_part and begins[a] <= at
+        until = ends[a] if active else begins[a] if a < last_part else stop
+        if p < last_point:
+            until = min(until, point_time[p])
+        what = 0
+        while p < last_point and point_time[p] <= until:
+            what |= point_what[p]
+            p += 1
+        if active:
+            count = _added(spans, count, w, act[a], 0, at, until)
+            before, left = -1, what
+            if until >= ends[a]:
+                before, left = act[a], what | _ACTIVITY
+                a += 1
+        else:
+            after = act[a] if a < last_part and begins[a] == until else -1
+            if until - at < threshold and (before >= 0 or after >= 0):
+                middle = at + (until - at) // 2
+                middle = at if before < 0 else until if after < 0 else middle
+                count = _added(spans, count, w, before, 0, at, middle)
+                count = _added(spans, count, w, after, 0, middle, until)
+            else:
+                long = waiting and until - at >= threshold
+                waits = long and what & _RECEIVED and left != _RECEIVED
+                count = _added(spans, count, w, -1, _WAITING if waits else _UNKNOWN, at, until)
+            before, left = -1, what
+        at = until
+        if at >= stop and a >= last_part:
+            break
+    return count
+
+
+@nb.njit(cache=True, nogil=True)
+def _added(  # noqa: PLR0917 - a row
+    spans: Any, count: int, w: int, act: int, what: int, start: int, end: int
+) -> int:  # pragma: no cover - compiled
+    """Add a span unless it is empty; returns the number of spans. act: index of the activity, or -1."""
+    if end <= start:
+        return count
+    worker, which, kind, starts, stops = spans
+    worker[count], which[count], kind[count] = w, act, what
+    starts[count], stops[count] = start, end
+    return count + 1
