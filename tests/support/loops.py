@@ -163,15 +163,15 @@ class PaperLoop:
     def on_look_at_version(self, command: commands.LookAtVersion) -> Any:
         if "program" in self.failing:
             return "look at the program: fails", self._failure("program")
-        against = {"r1": self.against} if self.against else {}
+        reasons = {"r1": self.against} if self.against else {}
         looked = events.VersionLooked(
-            decision=command.decision, stream_ms=command.stream_ms, against=against, record={}
+            decision=command.decision, stream_ms=command.stream_ms, reasons=reasons, record={}
         )
         return f"look at the program: {self.against or 'it can begin'}", looked
 
     def on_fail_changes(self, command: commands.FailChanges) -> Any:
         self.change = {}
-        return f"end changes: {dict(command.against)}", None
+        return f"end changes: {dict(command.reasons)}", None
 
     def on_switch_program(self, command: commands.SwitchProgram) -> Any:
         self.change = {}

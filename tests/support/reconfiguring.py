@@ -12,7 +12,7 @@ from rechannel.engine.journal.log import Journal
 from rechannel.engine.program.position import StreamPosition
 from rechannel.engine.reconfigure.measured import Measured
 from rechannel.engine.reconfigure.preparer import NothingToPrepare
-from rechannel.engine.reconfigure.reconfigurer import Reconfigurer
+from rechannel.engine.reconfigure.reconfigurer import Abilities, Reconfigurer
 from rechannel.reconfigure import strategies
 from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.record import Phase, Record
@@ -58,6 +58,13 @@ class Preparer(NothingToPrepare):
         self.heard.append((str(record.phase), record.id))
 
 
+def accepted(changes: Reconfigurer, request: Request, position: StreamPosition) -> str:
+    """The id of a request that is answered at a position; nothing is prepared."""
+    answer = changes.request(request)
+    changes.answer_calls(position)
+    return answer.result(0)
+
+
 @dataclass
 class Hands:
     """A reconfigurer without a driver around it."""
@@ -75,10 +82,11 @@ class Hands:
         self.changes = Reconfigurer(
             journal=self.journal,
             measured=Measured(dict),
+            abilities=Abilities(combinable=frozenset({"counts"}), sources=frozenset({"in"})),
             preparer=self.preparer,
             wake=self.wake,
             executor=self.executor,
-            tell=self.told.append,
+            listener=self.told.append,
         )
 
     def wake(self) -> None:
@@ -88,16 +96,22 @@ class Hands:
         request = Request(
             change=change, strategy=more.pop("strategy", strategies.all_at_once()), **more
         )
-        return self.changes.ask(request)
+        return self.changes.request(request)
 
     def turn(self) -> bool:
-        return self.changes.turn(self.here, dict)
+        return self.changes.answer_and_prepare(self.here, dict)
 
     def asked(self, change: Change = HALF, **more: Any) -> str:
         """The id of a request that is answered; its preparation is held."""
         answer = self.ask(change, **more)
         assert self.turn()
         return answer.result(0)
+
+    def abort(self, id_: str) -> None:
+        """Abort a request; nothing is prepared in the same turn."""
+        answer = self.changes.request_abort(id_, "no more")
+        self.changes.answer_calls(self.here)
+        answer.result(0)
 
     def find(self, id_: str) -> Record:
         return self.changes.coordination.find(id_)

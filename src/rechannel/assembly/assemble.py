@@ -42,7 +42,7 @@ from rechannel.engine.publish.publisher import Publisher
 from rechannel.engine.reconfigure.cluster import Cluster
 from rechannel.engine.reconfigure.history import History
 from rechannel.engine.reconfigure.measured import Measured
-from rechannel.engine.reconfigure.reconfigurer import Reconfigurer, abilities
+from rechannel.engine.reconfigure.reconfigurer import Abilities, Reconfigurer
 from rechannel.engine.reconfigure.switch import Opener, ProgramSwitch, Ready
 from rechannel.engine.stages.loading import Tables, initial_state, load_initial
 from rechannel.engine.stages.runner import Runner
@@ -305,13 +305,13 @@ class _Assembly:
         changes = Reconfigurer(
             journal=journal,
             measured=measured,
+            abilities=Abilities.of(opened.current.plan, opened.current.readers),
             preparer=seams.preparer(switch, opened.cluster, runner),
             limits=opened.cluster,
             wake=inbox.wake,
             executor=seams.executor,
-            tell=history.over,
+            listener=history.over,
         )
-        changes.know(*abilities(opened.current.plan, opened.current.readers))
         return Outside(
             journal=journal,
             switch=switch,

@@ -207,7 +207,7 @@ class RunningJob:
             RefusedError, UnknownOperatorError: `reconfigure` would raise it.
         """
         how = strategy_of(strategy)
-        now = wait_for(self._changes.look(), "the question for a plan")
+        now = wait_for(self._changes.request_view(), "the question for a plan")
         state = self._changes.coordination
         cost = self._parts.measured.ms_per_byte
         switch, opener = self._parts.switch, self._parts.opener
@@ -267,7 +267,7 @@ class RunningJob:
                 steps=fixed.steps if fixed else None,
                 supersede=supersede,
             )
-            answer = self._changes.ask(request)
+            answer = self._changes.request(request)
             return Reconfiguration(
                 self._parts, wait_for(answer, "the request for a reconfiguration")
             )

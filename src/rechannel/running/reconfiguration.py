@@ -32,7 +32,7 @@ def failure(parts: Parts) -> BaseException | None:
 def abort(parts: Parts, id_: str, reason: str) -> None:
     """End a reconfiguration that has not begun, or roll back one that has. Raises RefusedError."""
     check_words(reason, "reason")
-    wait_for(parts.changes.cancel(id_, reason), f"the abort of {id_}")
+    wait_for(parts.changes.request_abort(id_, reason), f"the abort of {id_}")
 
 
 class Reconfiguration:

@@ -212,14 +212,14 @@ class Process:
                 at_event=at if isinstance(at, EventMoment) else None,
                 supersede=supersede,
             )
-            answer = self.changes.ask(request)
-            self.changes.answer(self.position)
+            answer = self.changes.request(request)
+            self.changes.answer_calls(self.position)
             return answer.result(0)
 
     def abort(self, id_: str) -> None:
         """End a reconfiguration, or lead it back. Raises RefusedError."""
-        answer = self.changes.cancel(id_, "aborted by a test")
-        self.changes.answer(self.position)
+        answer = self.changes.request_abort(id_, "aborted by a test")
+        self.changes.answer_calls(self.position)
         answer.result(0)
 
     def run(self) -> None:

@@ -27,6 +27,7 @@ from rechannel.sources.connectors import MemoryConnector
 from rechannel.state.keys import timestep_of
 from rechannel.state.segments.segment import open_segment
 from rechannel.testing import Harness, ManualClock, script
+from tests.support.reconfiguring import accepted
 
 BINS = 8
 ANIMALS = ("dog", "cat")
@@ -81,7 +82,7 @@ class Zoo:
             strategy=strategies.all_at_once(),
             at_ms=at_ms,
         )
-        self.process.changes.accept(request, self.process.position)
+        accepted(self.process.changes, request, self.process.position)
 
     def at(self, stream_ms: int, *rows: tuple[str, int]) -> None:
         """Let time come, and rows with it."""

@@ -41,7 +41,7 @@ from rechannel.engine.loop.intents import intent_of
 from rechannel.engine.loop.outside import Outside
 from rechannel.engine.program.early import early_note
 from rechannel.engine.program.versions import NOTE, noted
-from rechannel.engine.reconfigure.reconfigurer import abilities
+from rechannel.engine.reconfigure.reconfigurer import Abilities
 from rechannel.engine.stages.runner import Timestep
 from rechannel.reconfigure.coordinator import Decision
 from rechannel.telemetry.ranges import range_of
@@ -64,10 +64,12 @@ class Boundary:
         """See `AnswerChanges`."""
         del command
         out = self._out
-        if not out.changes.busy:
+        if not out.changes.has_work:
             return ChangesAnswered(happened=False)
         position = out.position(state)
-        happened = out.changes.turn(position, lambda: out.published.position.manifests)
+        happened = out.changes.answer_and_prepare(
+            position, lambda: out.published.position.manifests
+        )
         return ChangesAnswered(happened=happened)
 
     def look_around(self, command: LookAround, state: LoopState) -> Around:
@@ -80,7 +82,7 @@ class Boundary:
     def ask_coordinator(self, command: AskCoordinator, state: LoopState) -> Decided:
         """See `AskCoordinator`."""
         decision = Decision(configuration=state.configuration)
-        if self._out.changes.busy:
+        if self._out.changes.has_work:
             decision = self._out.changes.decide(self._out.position(state, command.stream_ms))
         return Decided(
             decision=decision,
@@ -91,7 +93,7 @@ class Boundary:
     def settle_idle(self, command: SettleIdle, state: LoopState) -> IdleSettled:
         """See `SettleIdle`."""
         position = self._out.position(state, command.stream_ms)
-        configuration, moving = self._out.changes.idle(position)
+        configuration, moving = self._out.changes.make_idle_steps(position)
         return IdleSettled(configuration=configuration, moving=moving, kept_back=command.kept_back)
 
     # Another program -----------------------------------------------------------------------------
@@ -104,25 +106,25 @@ class Boundary:
         position = self._out.position(state, stream_ms)
         record: Mapping[str, Any] = {}
         try:
-            against = self._out.changes.against(decision, position, state.operators.manifests)
-            if not against:
+            reasons = self._out.changes.check_switch(decision, position, state.operators.manifests)
+            if not reasons:
                 record = self._out.switch.record(decision.configuration.dataflow, stream_ms)
         except Exception as error:
             what = "a change of the program"
             return LookFailed(what=what, error=error, at_ms=self._out.waits())
-        return VersionLooked(decision=decision, stream_ms=stream_ms, against=against, record=record)
+        return VersionLooked(decision=decision, stream_ms=stream_ms, reasons=reasons, record=record)
 
     def fail_changes(self, command: FailChanges, state: LoopState) -> None:
         """See `FailChanges`."""
         position = self._out.position(state, command.stream_ms)
-        self._out.changes.fail(position, command.against)
+        self._out.changes.fail_changes(position, command.reasons)
 
     def switch_program(self, command: SwitchProgram, state: LoopState) -> Switched:
         """See `SwitchProgram`."""
         journal, switch = self._out.journal, self._out.switch
         decision, number = command.decision, state.last + 1
         version = decision.configuration.dataflow
-        self._out.changes.journal(decision)
+        self._out.changes.journal_decision(decision)
         known = journal.state.notes.get(NOTE) or {}
         members = members_of(switch.dataflow(version))
         count = counted(journal.state.notes.get(INCARNATIONS), members, number)
@@ -141,7 +143,7 @@ class Boundary:
         ready = switch.begin(version)
         self._out.sources.switch_to(ready.readers, journal.state.offsets)
         journal_early(self._out)
-        self._out.changes.know(*abilities(ready.plan, ready.readers))
+        self._out.changes.follow(Abilities.of(ready.plan, ready.readers))
         return Switched(
             configuration=decision.configuration,
             plan=ready.plan,
@@ -171,7 +173,7 @@ class Boundary:
         """See `JournalIntent`."""
         del state
         decided, decision, journal = command.decided, command.decision, self._out.journal
-        self._out.changes.journal(decision)
+        self._out.changes.journal_decision(decision)
         known, notes = journal.state.configurations, journal.state.notes
         journal.append(intent_of(decided, decision.steps, known, notes))
         self._out.sources.take(decided)
@@ -189,7 +191,7 @@ class Boundary:
             began_ms=began_ms,
             decided_ms=out.clock(),
             moved=out.changes.coordination.moved_at(number),
-            rewrite=out.changes.rewrite(number),
+            rewrite=out.changes.rewritten_hashes(number),
         )
         out.runner.open(decided)
         out.listener.started(

@@ -77,7 +77,7 @@ class Committing:
             command.committed_ms - flight.began_ms,
             flight.moved,
         )
-        self._out.changes.settle(number, int(command.committed_ms))
+        self._out.changes.finish_completed(number, int(command.committed_ms))
         self._out.history.committed(number)
 
     def report(self, command: ReportCommit, state: LoopState) -> None:

@@ -1,14 +1,14 @@
 """Carries out what the coordinator decides: asks it at each timestep boundary, journals its decisions, prepares.
 
-Everything runs in the driver's thread except `ask`, `cancel`, `look` and `wait`, which other threads call, and the
-preparation, which runs in a thread of its own and whose result arrives as an event.
+Everything runs in the driver's thread except `request`, `request_abort` and `request_view`, which other threads call,
+and the preparation, which runs in a thread of its own and whose result arrives as an event.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -46,12 +46,22 @@ from rechannel.sources.reader import SourceReader
 from rechannel.state.manifest import Manifest
 
 
-def abilities(
-    plan: PhysicalPlan, readers: Mapping[str, SourceReader]
-) -> tuple[frozenset[str], frozenset[str]]:
-    """Operators that can pre-aggregate, and sources whose timesteps can be bounded."""
-    combinable = frozenset(s.name for s in plan.stateful if can_combine(plan, s.name))
-    return combinable, frozenset(n for n, r in readers.items() if r.boundable)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abilities:
+    """What a version of the program can be changed in."""
+
+    combinable: frozenset[str] = frozenset()
+    """Operators that can pre-aggregate."""
+    sources: frozenset[str] = frozenset()
+    """Sources whose timesteps can be bounded."""
+
+    @classmethod
+    def of(cls, plan: PhysicalPlan, readers: Mapping[str, SourceReader]) -> Abilities:
+        """Return those of a version, by its plan and its open sources."""
+        return cls(
+            combinable=frozenset(s.name for s in plan.stateful if can_combine(plan, s.name)),
+            sources=frozenset(n for n, r in readers.items() if r.boundable),
+        )
 
 
 RecordListener = Callable[[Record], None]
@@ -66,26 +76,26 @@ class Reconfigurer:
         *,
         journal: Journal,
         measured: Measured,
+        abilities: Abilities,
         preparer: Preparer | None = None,
         limits: Limits | None = None,
         wake: Callable[[], None] = lambda: None,
         executor: Executor | None = None,
-        tell: RecordListener = lambda _: None,
+        listener: RecordListener = lambda _: None,
     ) -> None:
-        """wake: makes the driver's thread look here. executor: runs preparations; None = threads of their own.
+        """abilities: of the version that runs. wake: makes the driver's thread look here.
 
-        tell: receives every record that is over.
+        executor: runs preparations; None = threads of their own. listener: receives every record that is over.
         """
         self._journal = journal
         self._measured = measured
         self._preparer = preparer or NothingToPrepare()
-        self._combinable: frozenset[str] = frozenset()
-        self._sources: frozenset[str] = frozenset()
+        self._abilities = abilities
         self._limits = limits or NoLimits()
         self._calls = Calls(wake)
         self._preparations = PreparationThreads(self._preparer, wake, executor)
-        self._turns: dict[str, int] = {}
-        self._tell = tell
+        self._idle_turns: dict[str, int] = {}
+        self._listener = listener
 
     # What other threads may call -----------------------------------------------------------------
 
@@ -94,30 +104,30 @@ class Reconfigurer:
         """All reconfigurations."""
         return self._journal.state.coordination
 
-    def ask(self, request: Request) -> Future[str]:
+    def request(self, request: Request) -> Future[str]:
         """Hand a request to the driver's thread. The future has its id, or the reason for its refusal."""
         return self._calls.submit(lambda position: self._judge(request, position))
 
-    def cancel(self, id_: str, reason: str) -> Future[None]:
+    def request_abort(self, id_: str, reason: str) -> Future[None]:
         """Hand an abort to the driver's thread."""
         return self._calls.submit(lambda position: self._judge_abort(id_, reason, position))
 
-    def look(self) -> Future[Now]:
-        """What a request would be checked against, as the driver's thread sees it."""
+    def request_view(self) -> Future[Now]:
+        """Ask the driver's thread for what a request would be checked against."""
 
         def judge(position: StreamPosition) -> Callable[[], Now]:
-            now = self.now(position)
+            now = self.view(position)
             return lambda: now
 
         return self._calls.submit(judge)
 
     # The driver's thread -------------------------------------------------------------------------
 
-    def know(self, combinable: frozenset[str], sources: frozenset[str]) -> None:
-        """Take the operators of the running version that can pre-aggregate, and the sources that can be bounded."""
-        self._combinable, self._sources = combinable, sources
+    def follow(self, abilities: Abilities) -> None:
+        """Go by another version of the program, which has taken over."""
+        self._abilities = abilities
 
-    def now(self, position: StreamPosition, *, measured: bool = True) -> Now:
+    def view(self, position: StreamPosition, *, measured: bool = True) -> Now:
         """Return what the coordinator decides from. measured: include loads and sizes, which take time per bin."""
         configuration = position.configuration
         return Now(
@@ -126,12 +136,12 @@ class Reconfigurer:
             configuration=configuration,
             event_times=position.event_times,
             drained=position.drained,
-            turns=dict(self._turns),
+            turns=dict(self._idle_turns),
             facts=StreamFacts(
                 loads=self._measured.loads(configuration) if measured else {},
                 hot=self._measured.hot(configuration) if measured else {},
-                combinable=self._combinable,
-                sources=self._sources,
+                combinable=self._abilities.combinable,
+                sources=self._abilities.sources,
                 limits=self._limits,
                 places=self._preparer.places() if measured else {},
             ),
@@ -139,12 +149,8 @@ class Reconfigurer:
             budget=self._measured.budget,
         )
 
-    def accept(self, request: Request, position: StreamPosition) -> str:
-        """Accept a request and journal it. Raises RefusedError, UnknownOperatorError; then nothing has changed."""
-        return self._judge(request, position)()
-
     def _judge(self, request: Request, position: StreamPosition) -> Callable[[], str]:
-        event = accept(self.coordination, request, self.now(position))
+        event = accept(self.coordination, request, self.view(position))
         # An event that contradicts the records is refused before it is journalled.
         self.coordination.after(event)
         return partial(self._append_request, event)
@@ -155,12 +161,8 @@ class Reconfigurer:
             self._release(id_, self._preparations.end(self.coordination.find(id_)))
         return event.id
 
-    def abort(self, id_: str, reason: str, position: StreamPosition) -> None:
-        """Abort a reconfiguration: end it, or lead it back if it is under way. Raises RefusedError."""
-        self._judge_abort(id_, reason, position)()
-
     def _judge_abort(self, id_: str, reason: str, position: StreamPosition) -> Callable[[], None]:
-        return partial(self._append_all, abort(self.coordination, id_, self.now(position), reason))
+        return partial(self._append_all, abort(self.coordination, id_, self.view(position), reason))
 
     def resume(self, position: StreamPosition) -> Configuration:
         """Continue what the previous driver left open; returns the Configuration from here on."""
@@ -169,36 +171,36 @@ class Reconfigurer:
         )
         if self.coordination.open:
             moved = is_other_application(self._journal, self._preparer)
-            now, impossible = self.now(position), self._preparer.impossible
+            now, impossible = self.view(position), self._preparer.impossible
             self._append_all(resume(self.coordination, now, impossible, elsewhere=moved))
         note_application(self._journal, self._preparer)
         return position.configuration
 
-    def answer(self, position: StreamPosition) -> bool:
+    def answer_calls(self, position: StreamPosition) -> bool:
         """Answer the calls of other threads; return whether there were any."""
         return self._calls.answer(position)
 
     @property
-    def busy(self) -> bool:
-        """Whether `turn` or `decide` may have something to do."""
+    def has_work(self) -> bool:
+        """Whether `answer_and_prepare` or `decide` may have something to do."""
         return bool(self._calls.pending or self._preparations.has_results or self.coordination.open)
 
-    def turn(
+    def answer_and_prepare(
         self, position: StreamPosition, manifests: Callable[[], Mapping[str, Manifest]]
     ) -> bool:
         """Answer calls, take results of preparations, begin the next ones; returns whether anything happened."""
-        happened = self.answer(position)
+        happened = self.answer_calls(position)
         for event in self._preparations.results(lambda: self.coordination, position.timestep):
             # Timesteps went on during the preparation: the present time counts.
             self._append(replace(event, time_ms=position.time_ms))
             happened = True
         known = LiveManifests(manifests)
         for record in wants_preparing(self.coordination):
-            now = partial(self.now, position)
+            now = partial(self.view, position)
             happened |= self._preparations.begin(record, position.time_ms, now, known)
         for record in self.coordination.open:
             if record.under_way and record.left and record.strategy.prepare:
-                unmeasured = partial(self.now, position, measured=False)
+                unmeasured = partial(self.view, position, measured=False)
                 self._preparations.prepare_next_steps(record, unmeasured, known)
         self._prepare_again(position, known)
         return happened
@@ -208,13 +210,13 @@ class Reconfigurer:
         if all(record.phase is not Phase.READY for record in self.coordination.open):
             return
         state = self.coordination
-        for record in due_soon(state, self.now(position, measured=False)):
+        for record in due_soon(state, self.view(position, measured=False)):
             now = partial(self._when_it_begins, record, position)
             self._preparations.prepare_again(record, position.timestep, now, manifests)
 
     def _when_it_begins(self, record: Record, position: StreamPosition) -> Now:
         """What the coordinator will decide from when a record begins."""
-        return state_at_begin(self.coordination, record, self.now(position))
+        return state_at_begin(self.coordination, record, self.view(position))
 
     def decide(self, position: StreamPosition) -> Decision:
         """Return how the next timestep would begin; nothing is written."""
@@ -224,48 +226,48 @@ class Reconfigurer:
 
     def _at_boundary(self, position: StreamPosition) -> Now:
         """What the coordinator decides from; measured only if it may plan: existing plans need no figures."""
-        now = self.now(position, measured=False)
-        return self.now(position) if may_plan(self.coordination, now) else now
+        now = self.view(position, measured=False)
+        return self.view(position) if may_plan(self.coordination, now) else now
 
-    def against(
+    def check_switch(
         self, decision: Decision, position: StreamPosition, manifests: Mapping[str, Manifest]
     ) -> dict[str, str]:
         """Return why another version of the program cannot begin here, by the id of its change. Writes nothing."""
-        now = self.now(position, measured=False)
-        looks = {
+        now = self.view(position, measured=False)
+        reasons = {
             step.id: self._preparer.check_at_boundary(
                 self.coordination.find(step.id), now, manifests
             )
             for step in decision.steps
         }
-        return {id_: why for id_, why in looks.items() if why is not None}
+        return {id_: why for id_, why in reasons.items() if why is not None}
 
-    def fail(self, position: StreamPosition, against: Mapping[str, str]) -> None:
-        """End changes that cannot begin. against: the reasons, by id."""
-        for id_, why in against.items():
-            now = self.now(position, measured=False)
+    def fail_changes(self, position: StreamPosition, reasons: Mapping[str, str]) -> None:
+        """End changes that cannot begin. reasons: why, by id."""
+        for id_, why in reasons.items():
+            now = self.view(position, measured=False)
             self._append(finished(self.coordination.find(id_), now, "failed", why))
 
-    def journal(self, decision: Decision) -> None:
+    def journal_decision(self, decision: Decision) -> None:
         """Journal the events that come before the intent of the timestep."""
         for step in decision.steps:
-            self._turns.pop(step.id, None)
+            self._idle_turns.pop(step.id, None)
         self._append_all(decision.events)
 
-    def idle(self, position: StreamPosition) -> tuple[Configuration, bool]:
+    def make_idle_steps(self, position: StreamPosition) -> tuple[Configuration, bool]:
         """Make the steps that are due without a timestep, because nothing runs and no input arrives.
 
         Returns the Configuration, and whether another call could make further steps.
         """
         configuration = position.configuration
-        self.settle(position.timestep, position.time_ms)
+        self.finish_completed(position.timestep, position.time_ms)
         if not self.coordination.open:
             return configuration, False
         now = replace(self._at_boundary(position), idle=True)
         decision = decide(self.coordination, now, self._preparer.impossible)
         if decision.configuration.dataflow != configuration.dataflow:
             return configuration, False  # programs are switched at a timestep boundary
-        self.journal(decision)
+        self.journal_decision(decision)
         if decision.steps:
             configuration = decision.configuration
             self._journal.append(
@@ -276,7 +278,7 @@ class Reconfigurer:
                     steps=decision.steps,
                 )
             )
-            self.settle(position.timestep, position.time_ms)
+            self.finish_completed(position.timestep, position.time_ms)
         counted = self._count_turn()
         return configuration, bool(decision.events or decision.steps) or counted
 
@@ -291,9 +293,9 @@ class Reconfigurer:
                 continue
             if any(move.stays for move in record.left[0].moves):
                 continue  # only a timestep can make this step
-            count = self._turns.get(record.id, 0)
+            count = self._idle_turns.get(record.id, 0)
             nearer = nearer or count <= record.strategy.gap
-            self._turns[record.id] = count + 1
+            self._idle_turns[record.id] = count + 1
         return nearer
 
     @property
@@ -302,7 +304,7 @@ class Reconfigurer:
         under_way = (r for r in self.coordination.open if r.taken and r.left)
         return any(map(self._preparations.fetching, under_way))
 
-    def rewrite(self, timestep: int) -> dict[str, Intervals]:
+    def rewritten_hashes(self, timestep: int) -> dict[str, Intervals]:
         """Hashes of the state that a timestep writes anew, by operator."""
         spans: dict[str, list[tuple[int, int]]] = {}
         if self.coordination.open:
@@ -310,7 +312,7 @@ class Reconfigurer:
                 spans.setdefault(move.operator, []).append((move.lo, move.hi))
         return {operator: Intervals.of(found) for operator, found in spans.items()}
 
-    def settle(self, committed: int, time_ms: int) -> None:
+    def finish_completed(self, committed: int, time_ms: int) -> None:
         """A timestep is committed: finish the changes that have made their last step."""
         if self.coordination.open:
             for event in settled(self.coordination, committed, time_ms):
@@ -330,10 +332,10 @@ class Reconfigurer:
 
     def _release(self, id_: str, facts: Mapping[str, Any] | None = None) -> None:
         """Release what a record that is over holds, and pass it on. facts: those that no event has."""
-        self._turns.pop(id_, None)
+        self._idle_turns.pop(id_, None)
         record = self.coordination.find(id_)
         self._preparer.release(record)
-        self._tell(replace(record, prepared={**record.prepared, **(facts or {})}))
+        self._listener(replace(record, prepared={**record.prepared, **(facts or {})}))
 
     def close(self) -> None:
         """Answer no more calls, and begin no more preparations."""

@@ -30,6 +30,7 @@ from rechannel.settings import Settings
 from rechannel.state.keys import segments_of
 from rechannel.testing import Harness, MemoryStore, Process, script
 from rechannel.testing.recorder import Recorder
+from tests.support.reconfiguring import accepted
 
 BOTH = {"n": agg.count(), "total": agg.sum("v")}
 
@@ -261,7 +262,7 @@ def test_what_is_prepared_too_late_takes_nothing_from_the_next_one():
     process = harness.start()
     feed(words, process, ("a", 1))
     first = process.reconfigure(rc.changes.change_logic("counts", BOTH))
-    process.changes.turn(process.position, dict)  # its preparation is under way
+    process.changes.answer_and_prepare(process.position, dict)  # its preparation is under way
     process.abort(first)
     second = process.reconfigure(rc.changes.change_logic("counts", BOTH))
     feed(words, process, ("a", 1))
@@ -456,7 +457,7 @@ def test_a_version_that_was_made_from_another_one_is_refused():
         with offered_change(late, process.switch, process.opener, place, supersede=True) as made:
             feed(words, process, ("a", 1))
             request = Request(change=made, strategy=rc.strategies.all_at_once(), supersede=True)
-            process.changes.accept(request, process.position)
+            accepted(process.changes, request, process.position)
 
     with pytest.raises(RefusedError, match=r"made from version 1 .* the present version is 2"):
         ask()
@@ -487,9 +488,8 @@ def test_who_breaks_off_when_it_is_accepted_takes_nothing_back():
 
     def ask():
         with offered_change(asked, process.switch, process.opener, place) as made:
-            process.changes.accept(
-                Request(change=made, strategy=rc.strategies.all_at_once()), place
-            )
+            request = Request(change=made, strategy=rc.strategies.all_at_once())
+            accepted(process.changes, request, place)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -179,7 +179,7 @@ def test_a_change_that_rode_on_it_holds_from_the_timestep_in_its_place(in_flight
 def test_what_it_was_to_write_anew_is_written_by_the_one_in_its_place():
     harness, id_ = changed(rc.changes.rewrite("sums"))
     process = harness.start(replan=True)
-    assert process.changes.rewrite(2)
+    assert process.changes.rewritten_hashes(2)
     process.run()
     state = harness.journal_state()
     assert state.coordination.find(id_).phase is Phase.DONE

@@ -90,7 +90,7 @@ def test_a_driver_answers_while_a_timestep_is_under_way():
     process.driver.step()
     assert len(process.executor)
     request = Request(change=HALF, strategy=strategies.all_at_once())
-    answer = process.changes.ask(request)
+    answer = process.changes.request(request)
     assert not answer.done()
     process.driver.step()
     assert answer.result(0) == "r1"

@@ -57,7 +57,7 @@ def test_what_nobody_expected_goes_to_who_asked_and_the_driver_goes_on():
     answers = [
         hands.ask(strategy=strategies.fluid),
         hands.ask(cause=None),
-        hands.changes.cancel("r1", None),
+        hands.changes.request_abort("r1", None),
     ]
     hands.asked()
     for answer, error in zip(answers, (TypeError, RefusedError, RefusedError), strict=True):
@@ -132,8 +132,8 @@ def test_a_call_that_itself_ran_out_of_time_says_so_in_its_own_words():
 def test_an_abort_is_answered_too():
     hands = Hands()
     hands.asked()
-    done = hands.changes.cancel("r1", "no more")
-    again = hands.changes.cancel("r1", "no more")
+    done = hands.changes.request_abort("r1", "no more")
+    again = hands.changes.request_abort("r1", "no more")
     hands.turn()
     assert done.result(0) is None
     with pytest.raises(RefusedError, match="r1 is aborted"):
@@ -143,8 +143,7 @@ def test_an_abort_is_answered_too():
 
 def test_a_look_sees_what_a_request_would_be_judged_by():
     hands = Hands()
-    hands.changes.know(frozenset({"counts"}), frozenset({"in"}))
-    seen = hands.changes.look()
+    seen = hands.changes.request_view()
     hands.turn()
     now = seen.result(0)
     assert (now.timestep, now.time_ms, now.configuration) == (1, 100, two())
@@ -154,7 +153,7 @@ def test_a_look_sees_what_a_request_would_be_judged_by():
 
 def test_whoever_waits_for_an_answer_when_the_job_ends_is_refused():
     hands = Hands()
-    answers = [hands.ask(), hands.changes.look()]
+    answers = [hands.ask(), hands.changes.request_view()]
     hands.changes.close()
     for answer in answers:
         with pytest.raises(RefusedError, match="the job has ended"):

@@ -37,7 +37,7 @@ def test_a_decision_is_not_written_before_the_timestep_has_something_to_read():
 def steps_on(hands: Hands) -> None:
     """The next timestep begins, with whatever step is due."""
     decision = hands.changes.decide(hands.here)
-    hands.changes.journal(decision)
+    hands.changes.journal_decision(decision)
     new = decision.configuration.version != hands.here.configuration.version
     first = hands.here.timestep == 1
     hands.journal.append(
@@ -80,7 +80,7 @@ def test_while_it_moves_the_next_steps_are_prepared_one_thing_at_a_time_and_told
         steps_on(hands)
         hands.turn()
     assert (hands.find("r1").prepared, len(hands.executor)) == ({"bytes": 5}, 0)
-    hands.changes.settle(hands.here.timestep, 200)
+    hands.changes.finish_completed(hands.here.timestep, 200)
     assert (hands.phase("r1"), hands.find("r1").prepared) == ("done", {"bytes": 9})
 
 
@@ -97,7 +97,7 @@ def test_what_waits_for_its_timestep_is_prepared_once_more_shortly_before():
     assert heard == [12, 16]
     assert hands.preparer.heard == [("prepare", "r1")] + [("ahead", "r1 0")] * 2
     steps_on(hands)
-    hands.changes.settle(20, 200)
+    hands.changes.finish_completed(20, 200)
     assert (hands.phase("r1"), hands.changes._preparations._refreshed) == ("done", {})
 
 
@@ -114,7 +114,7 @@ def test_whoever_waits_for_an_idle_stream_waits_for_what_is_fetched_too():
     hands = Hands()
     assert not hands.changes.fetching
     asked_for_more(hands)
-    while hands.changes.idle(hands.here)[1]:
+    while hands.changes.make_idle_steps(hands.here)[1]:
         pass
     assert hands.find("r1").left
     assert hands.changes.fetching
@@ -163,7 +163,7 @@ def test_where_nothing_is_open_a_timestep_begins_as_the_one_before():
 
 def look(hands: Hands) -> bool:
     """The driver looks at an idle stream: whether the next look would bring anything further."""
-    configuration, further = hands.changes.idle(hands.here)
+    configuration, further = hands.changes.make_idle_steps(hands.here)
     hands.here = structs.replace(hands.here, configuration=configuration)
     return further
 
@@ -200,7 +200,7 @@ def test_looks_and_timesteps_count_alike_for_a_gap():
     hands = Hands()
     ready(hands, strategy=strategies.fluid(gap=2))
     steps_on(hands)
-    hands.changes.settle(1, 100)
+    hands.changes.finish_completed(1, 100)
     assert [look(hands) and sum(owners(hands)) for _ in range(3)] == [5, 5, 6]
     steps_on(hands)
     steps_on(hands)
@@ -238,7 +238,7 @@ def test_what_is_written_anew_waits_for_a_timestep():
 def test_a_change_for_later_leaves_an_idle_stream_alone():
     hands = Hands()
     hands.asked(at_timestep=2)
-    assert hands.changes.idle(hands.here) == (hands.here.configuration, False)
+    assert hands.changes.make_idle_steps(hands.here) == (hands.here.configuration, False)
     assert hands.phase("r1") == "waiting"
 
 
@@ -246,7 +246,7 @@ def test_what_made_its_last_step_is_over_when_that_timestep_is_committed():
     hands = Hands()
     ready(hands)
     decision = hands.changes.decide(hands.here)
-    hands.changes.journal(decision)
+    hands.changes.journal_decision(decision)
     hands.journal.append(
         Intent(
             timestep=1,
@@ -257,9 +257,9 @@ def test_what_made_its_last_step_is_over_when_that_timestep_is_committed():
             steps=decision.steps,
         )
     )
-    hands.changes.settle(0, 150)
+    hands.changes.finish_completed(0, 150)
     assert hands.phase("r1") == "moving"
-    hands.changes.settle(1, 200)
+    hands.changes.finish_completed(1, 200)
     assert (hands.phase("r1"), hands.find("r1").times["done"]) == ("done", 200)
     assert hands.preparer.heard[-1] == ("done", "r1")
 
@@ -285,12 +285,12 @@ def test_the_next_driver_prepares_again_what_it_can_and_rolls_back_what_it_canno
 def test_a_program_is_not_exchanged_by_an_idle_stream_but_at_a_border():
     hands = Hands()
     ready(hands, program(2))
-    assert hands.changes.idle(hands.here) == (hands.here.configuration, False)
+    assert hands.changes.make_idle_steps(hands.here) == (hands.here.configuration, False)
     assert hands.phase("r1") == "ready"
 
 
 def test_where_nothing_has_to_be_prepared_everything_can_be_taken_up():
     hands, nothing = Hands(), NothingToPrepare()
     record = hands.find(hands.asked())
-    now = hands.changes.now(hands.here)
+    now = hands.changes.view(hands.here)
     assert (nothing.prepare(record, now, {}), nothing.impossible(record)) == ({}, None)

@@ -18,7 +18,7 @@ from rechannel.reconfigure.coordination import KEPT
 from rechannel.reconfigure.record import Phase, Record
 from rechannel.reconfigure.requests import Request
 from rechannel.state.manifest import Manifest
-from tests.support.reconfiguring import HALF, Hands, Preparer
+from tests.support.reconfiguring import HALF, Hands, Preparer, accepted
 
 
 def test_a_change_is_ready_when_it_is_prepared():
@@ -86,7 +86,7 @@ def test_a_preparation_that_fails_fails_the_change_and_nothing_else(error):
 def test_a_preparation_that_ends_after_an_abort_is_of_no_use(error):
     hands = Hands(Preparer(error))
     hands.asked()
-    hands.changes.abort("r1", "no more", hands.here)
+    hands.abort("r1")
     hands.executor.run(0)
     assert not hands.turn()
     assert hands.phase("r1") == "aborted"
@@ -95,7 +95,7 @@ def test_a_preparation_that_ends_after_an_abort_is_of_no_use(error):
 def test_what_is_prepared_after_an_abort_is_let_go():
     hands = Hands()
     hands.asked()
-    hands.changes.abort("r1", "no more", hands.here)
+    hands.abort("r1")
     hands.executor.run(0)
     hands.turn()
     assert hands.preparer.heard[-1] == ("aborted", "r1")
@@ -106,7 +106,7 @@ def test_a_change_for_a_timestep_that_has_begun_does_not_care_for_its_preparatio
     hands = Hands(Preparer(NotReadyError("no room")))
     hands.asked(at_timestep=1)
     decision = hands.changes.decide(hands.here)
-    hands.changes.journal(decision)
+    hands.changes.journal_decision(decision)
     hands.executor.run(0)
     assert not hands.turn()
     assert hands.phase("r1") == "moving"
@@ -115,12 +115,11 @@ def test_a_change_for_a_timestep_that_has_begun_does_not_care_for_its_preparatio
 def test_a_preparation_may_end_when_its_record_is_forgotten():
     hands = Hands()
     hands.asked()
-    hands.changes.abort("r1", "no more", hands.here)
+    hands.abort("r1")
     for _ in range(KEPT):
-        id_ = hands.changes.accept(
-            Request(change=HALF, strategy=strategies.all_at_once()), hands.here
-        )
-        hands.changes.abort(id_, "no more", hands.here)
+        request = Request(change=HALF, strategy=strategies.all_at_once())
+        id_ = accepted(hands.changes, request, hands.here)
+        hands.abort(id_)
     hands.executor.run(0)
     hands.turn()
 
@@ -137,7 +136,7 @@ def test_preparations_have_a_thread_of_their_own():
     hands.wake = woken.set  # type: ignore[method-assign]
     hands.changes._preparations._wake = woken.set
     request = Request(change=HALF, strategy=strategies.all_at_once())
-    hands.changes.accept(request, hands.here)
+    accepted(hands.changes, request, hands.here)
     hands.turn()
     assert woken.wait(60)
     hands.turn()

@@ -46,7 +46,7 @@ class LookAtVersion(Struct, frozen=True, kw_only=True):
 class FailChanges(Struct, frozen=True, kw_only=True):
     """End changes of the program that cannot begin after all."""
 
-    against: Mapping[str, str]
+    reasons: Mapping[str, str]
     stream_ms: int
 
 

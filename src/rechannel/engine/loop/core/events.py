@@ -109,7 +109,7 @@ class VersionLooked(Struct, frozen=True, kw_only=True):
 
     decision: Decision
     stream_ms: int
-    against: Mapping[str, str]
+    reasons: Mapping[str, str]
     """Why the version cannot begin here, by the change that wants it."""
     record: Mapping[str, Any]
     """What the journal keeps of it."""

@@ -87,8 +87,8 @@ def version_looked(state: LoopState, event: VersionLooked) -> Outcome:
     todo: Command = SwitchProgram(
         decision=event.decision, stream_ms=event.stream_ms, record=event.record
     )
-    if event.against:
-        todo = FailChanges(against=event.against, stream_ms=event.stream_ms)
+    if event.reasons:
+        todo = FailChanges(reasons=event.reasons, stream_ms=event.stream_ms)
     return state, (*told, todo, LookAround())
 
 
