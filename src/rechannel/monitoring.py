@@ -70,7 +70,7 @@ class SinkStatus(Facts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps(Facts):
-    """Steps of a reconfiguration."""
+    """Numbers of steps of a reconfiguration: made, and left."""
 
     made: int
     left: int

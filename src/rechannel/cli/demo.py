@@ -83,7 +83,7 @@ class Stage:
         self._progress.stop()
 
     def step(self, text: str) -> None:
-        """Begin a step."""
+        """Print the beginning of a step."""
         self._end_step()
         if self._console.is_terminal:
             self._task = self._progress.add_task(text, total=None, facts="")

@@ -59,7 +59,7 @@ class ChangeLogic(ProgramEdit):
 
     @property
     def migrations(self) -> Mapping[str, Migrate]:
-        """Of this operator."""
+        """Return the migration of this operator."""
         return {} if self.migration is None else {self.operator: self.migration}
 
     def applied(self, dataflow: Dataflow) -> Dataflow:
@@ -126,7 +126,7 @@ class ReplaceDataflow(ProgramEdit):
 
     @property
     def migrations(self) -> Mapping[str, Migrate]:
-        """As given."""
+        """Return the migrations as given."""
         return self.migrate
 
     def applied(self, dataflow: Dataflow) -> Dataflow:

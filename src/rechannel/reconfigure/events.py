@@ -135,7 +135,7 @@ class Resumed(Event):
 @KINDS.register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished(Event):
-    """It is over."""
+    """The reconfiguration has ended."""
 
     kind = "finished"
 

@@ -64,7 +64,7 @@ class AllAtOnce(Strategy):
     kind = "all_at_once"
 
     def groups(self, moves: Sequence[BinMove]) -> Iterator[Group]:
-        """One group."""
+        """Put all moves into one group."""
         yield tuple(moves)
 
 

@@ -26,13 +26,13 @@ class NoLimits:
     """A cluster that accepts everything, for plans made without one."""
 
     def refuses_executors(self, total: int) -> str | None:
-        """Accept."""
+        """Return None: everything is accepted."""
 
     def refuses_resources(self, resources: Resources) -> str | None:
-        """Accept."""
+        """Return None: everything is accepted."""
 
     def refuses_place(self, executor: str) -> str | None:
-        """Accept."""
+        """Return None: everything is accepted."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -75,7 +75,7 @@ class PlanBody(Body):
         return self
 
     def to_change(self) -> Change:
-        """The change."""
+        """Return the change that the body describes."""
         return _change_of(self.change, self.changes)
 
 
@@ -135,7 +135,7 @@ class Accepted(BaseModel):
 
 
 class Failure(BaseModel):
-    """What went wrong."""
+    """The body of an answer to a failed request."""
 
     error: Annotated[str, Field(description="Kind of the error.")]
     message: Annotated[str, Field(description="What is wrong, and what to do next.")]

@@ -55,7 +55,7 @@ class FileOutlet(Outlet):
 
     @property
     def place(self) -> str:
-        """The path."""
+        """Return the path, which identifies the sink's place."""
         return self.path.rstrip("/")
 
     def open(self, context: SinkContext) -> SinkWriter:
@@ -81,7 +81,7 @@ class MemoryOutlet(Outlet):
         return f"memory {self.name}"
 
     def open(self, context: SinkContext) -> SinkWriter:
-        """Open it."""
+        """Open the writer."""
         del context
         from rechannel.sinks.memory import MemoryWriter
 
@@ -132,7 +132,7 @@ class ForEachBatchOutlet(Outlet):
         return f"for each batch {getattr(self.function, '__name__', '')}".rstrip()
 
     def open(self, context: SinkContext) -> SinkWriter:
-        """Open it."""
+        """Open the writer."""
         from rechannel.sinks.handover import ForEachBatchWriter
 
         return ForEachBatchWriter(context.label, self.function)
@@ -149,7 +149,7 @@ class NoopOutlet(Outlet):
         return "noop"
 
     def open(self, context: SinkContext) -> SinkWriter:
-        """Open it."""
+        """Open the writer."""
         del context
         from rechannel.sinks.handover import NoopWriter
 

@@ -158,7 +158,7 @@ class GeneratorConnector(Connector):
 
     @property
     def user_functions(self) -> tuple[object, ...]:
-        """The function."""
+        """Return the generating function."""
         return (self.function,)
 
     def unbounded(self) -> GeneratorConnector:
@@ -166,7 +166,7 @@ class GeneratorConnector(Connector):
         return replace(self, rows_per_second=None, per_timestep=None)
 
     def open(self, context: SourceContext) -> SourceReader:
-        """Open it."""
+        """Open the reader."""
         del context
         from rechannel.sources.generator import GeneratorReader
 
@@ -214,7 +214,7 @@ class PythonConnector(Connector):
 
     @property
     def user_functions(self) -> tuple[object, ...]:
-        """The data source."""
+        """Return the class of the data source."""
         return (self.source,)
 
     def open(self, context: SourceContext) -> SourceReader:
@@ -262,7 +262,7 @@ class MemoryConnector(Connector):
         return replace(self, per_timestep=None)
 
     def open(self, context: SourceContext) -> SourceReader:
-        """Open it."""
+        """Open the reader."""
         del context
         from rechannel.sources.memory import MemoryReader
 

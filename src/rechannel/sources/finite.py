@@ -57,7 +57,7 @@ class FiniteConnector(Connector):
 
     @property
     def user_functions(self) -> tuple[object, ...]:
-        """Those of the source."""
+        """Return the user's functions of the source."""
         return self.inner.user_functions
 
     def open(self, context: SourceContext) -> FiniteReader:

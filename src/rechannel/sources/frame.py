@@ -127,7 +127,7 @@ class HandoverConnector(Connector):
         return "is handed over by a query"
 
     def open(self, context: SourceContext) -> HandoverReader:
-        """Open it."""
+        """Open the reader."""
         return HandoverReader(self, in_process=context.spark is None)
 
 
@@ -185,7 +185,7 @@ class HandoverReader:
         return self._handover.get(int(end["batch"])).select(*self.schema.names)
 
     def committed(self, end: Offset) -> None:
-        """Drop what is committed."""
+        """Drop committed rows."""
         self._handover.forget(int(end["batch"]))
 
     def close(self) -> None:

@@ -39,7 +39,7 @@ class StepExecutor(Executor):
         self._held: list[tuple[Future[Any], Callable[[], Any]]] = []
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Hold a call."""
+        """Hold a call until it is made explicitly."""
         future: Future[Any] = Future()
         self._held.append((future, lambda: fn(*args, **kwargs)))
         return future
@@ -79,7 +79,7 @@ class StepThread:
         self._end: Future[Any] | None = None
 
     def start(self) -> None:
-        """Be held."""
+        """Hold the thread until it is run explicitly."""
         self._end = self._begin()
 
     def is_alive(self) -> bool:
@@ -118,11 +118,11 @@ class NoLease:
 class Process:
     """One driver and what it needs. `Harness.start` makes it.
 
-    wait_until: lets time pass, to milliseconds of the clock that only passes, where nothing else can
-    happen than a further try.
+    wait_until: advances the monotonic clock to these milliseconds when the driver has nothing to do
+    but to wait for its next retry.
 
-    Whatever its driver, a sink or a function of the user raises comes out of the call that led to
-    it, and ends the driver.
+    An error of the driver, of a sink or of a user's function is raised by the call that led to it,
+    and ends the driver.
     """
 
     parts: Parts

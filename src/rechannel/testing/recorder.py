@@ -55,7 +55,7 @@ class Recorder:
         self._staged.clear()
 
     def close(self) -> None:
-        """The rows stay."""
+        """Do nothing: the rows stay readable."""
 
 
 def _same(one: pa.Table, other: pa.Table) -> bool:

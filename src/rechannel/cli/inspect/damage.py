@@ -68,7 +68,7 @@ class Findings:
     complete: bool = True
 
     def read(self, kind: str, size: int) -> None:
-        """Count a file."""
+        """Count a file that was read."""
         self.files[kind] = self.files.get(kind, 0) + 1
         self.bytes[kind] = self.bytes.get(kind, 0) + size
 

@@ -24,7 +24,9 @@ INSTEAD = "give migrate(..., back=function), which makes the old columns"
 def way_back(
     old: StatefulLogic, new: StatefulLogic, forth: Migration, migrate: Migrate | None = None
 ) -> Migration:
-    """What brings state of the new logic to the old one. forth: what the change does. migrate: what the user said.
+    """Return the migration from state of the new logic to that of the old one.
+
+    forth: the migration of the change. migrate: the user's arguments.
 
     Raises RefusedError with the reason, or DataflowError for a function that does not fit.
     """

@@ -26,7 +26,7 @@ Ask = Callable[[Node, Sequence[pa.Schema]], "pa.Schema | None"]
 
 
 def resolve(dataflow: Dataflow, ask: Ask) -> dict[str, pa.Schema]:
-    """Columns of every node, by name, checked on the way.
+    """Return the columns of every node, by name; checks each node against its input.
 
     Raises DataflowError naming the node that does not fit what feeds it.
     """

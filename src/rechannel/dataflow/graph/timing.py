@@ -33,7 +33,10 @@ def untimed(node: Node) -> list[Node]:
 
 
 def declared_column(node: Node) -> str | None:
-    """The column of event times, if all that reaches a node declares the same one and no operator comes between."""
+    """Return the column of event times of a node's rows.
+
+    None if its inputs declare different ones or none, or if an operator comes between.
+    """
     columns = {own.column if (own := _own(each)) else None for each in _declared(node)}
     return columns.pop() if len(columns) == 1 else None
 

@@ -43,7 +43,7 @@ class Chosen:
 
     @property
     def condition(self) -> str:
-        """What pictures say."""
+        """Return the condition, for pictures."""
         return "otherwise" if self.last is None else self.last
 
 

@@ -47,7 +47,7 @@ def ranking_of(ranking: str) -> str:
 
 
 def number_of(n: int | None) -> int | None:
-    """How many rows. Raises DataflowError unless it is positive."""
+    """Return the number of rows; None = all. Raises DataflowError unless it is positive."""
     if n is not None and (isinstance(n, bool) or not isinstance(n, int) or n < 1):
         msg = f"top ({caller()}): n must be a whole number of at least 1, or None for all rows, not {n!r}"
         raise DataflowError(msg)
@@ -63,5 +63,5 @@ def arranged(on: str, name: str) -> tuple[EventTimeSortSpec, str]:
 
 
 def judge_of(node: Node) -> Node:
-    """The operator that tells which rows come too late for a node."""
+    """Return the operator that decides which rows are late for a node."""
     return node.upstream if isinstance(node, Stateful) and node.spec.sorted_before else node

@@ -37,7 +37,7 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._beat, name="rechannel-lease", daemon=True)
 
     def start(self) -> None:
-        """From now on."""
+        """Start the heartbeat."""
         self._thread.start()
 
     def _beat(self) -> None:
@@ -70,7 +70,7 @@ class Sentinel:
         self._thread = threading.Thread(target=self._watch, name="rechannel-sentinel", daemon=True)
 
     def start(self) -> None:
-        """From now on."""
+        """Start the sentinel."""
         self._thread.start()
 
     def _watch(self) -> None:

@@ -26,7 +26,7 @@ class Thread(Protocol):
         """Whether it has still to end."""
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait for its end."""
+        """Wait until the thread has ended."""
 
 
 class Housekeeper:

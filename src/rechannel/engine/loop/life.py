@@ -50,7 +50,7 @@ class Life:
         self._sentinel = Sentinel(driver.gone, over=self.over, tell=self._gone)
 
     def start(self) -> None:
-        """From now on."""
+        """Start the loop, the heartbeat and the sentinel."""
         self._thread.start()
         self._heart.start()
         self._sentinel.start()

@@ -36,7 +36,7 @@ class Listener(Protocol):
         state: Mapping[str, tuple[int, int]],
         sources: frozenset[str],
     ) -> None:
-        """A timestep is in the journal."""
+        """The commit of a timestep is in the journal."""
 
     def failed(
         self, timestep: int | None, error: BaseException, *, again_ms: float | None = None

@@ -110,7 +110,7 @@ class FixedCluster:
         self._looks = 0
 
     def decommission(self, ids: Sequence[str]) -> None:
-        """Remove them at once."""
+        """Remove executors at once."""
         self.decommissioned.extend(ids)
         self.alive = [executor for executor in self.alive if executor.id not in ids]
 

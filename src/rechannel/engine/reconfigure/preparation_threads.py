@@ -140,7 +140,7 @@ class PreparationThreads:
         return dict(self._preparer.final_facts(record))
 
     def close(self) -> None:
-        """Begin nothing more."""
+        """Begin no further preparation."""
         if self._own is not None:
             self._own.shutdown(wait=False, cancel_futures=True)
 

@@ -60,7 +60,7 @@ class Ready:
 
     @property
     def plan(self) -> PhysicalPlan:
-        """Its stages and sinks."""
+        """Return the physical plan of the version: stages and sinks."""
         return self.program.plan
 
     def close_beside(self, other: Ready) -> None:

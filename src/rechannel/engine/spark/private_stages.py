@@ -158,7 +158,7 @@ class _Template(SharedExchange):
 
     @property
     def exchange(self) -> Any:
-        """Its operator."""
+        """Return the physical operator of the exchange."""
         return self._exchange
 
 

@@ -52,7 +52,7 @@ TRIES_KEPT = 64
 
 
 def no_faults(operator: str, timestep: int, task: int, attempt: int) -> str | None:
-    """Nothing goes wrong."""
+    """Inject no fault."""
     del operator, timestep, task, attempt
     return None
 
@@ -232,13 +232,13 @@ class InProcessRunner:
         self.plan, self.programs, self.readers = plan, programs, readers
 
     def release(self, timestep: int) -> None:
-        """Forget a timestep."""
+        """Forget a timestep and its shuffles."""
         self._timesteps.pop(timestep, None)
         for unit in [unit for unit in self._exchanges if unit[1] == timestep]:
             del self._exchanges[unit]
 
     def cancel(self) -> None:
-        """Nothing runs between calls."""
+        """Do nothing: no unit runs between calls."""
 
     def gone(self) -> str | None:
         """This process is always there."""
@@ -249,7 +249,7 @@ class InProcessRunner:
         return as_it_is(error, sink, timestep)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the runner holds no resources."""
 
 
 def _parcels(batches: Iterable[pa.RecordBatch]) -> Parcels:

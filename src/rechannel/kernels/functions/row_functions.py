@@ -76,7 +76,7 @@ class RowFlatMap(MayDivide):
     def divided(
         self, batch: pa.RecordBatch, run: Run
     ) -> tuple[list[pa.RecordBatch], Letters | None]:
-        """Apply the function to every row; a row that it fails for has no result but its dead letter."""
+        """Apply the function to every row. Returns the results, and dead letters of the rows for which it failed."""
         del run
         answers, failed = _tried(lambda row: list(self.function(row)), batch)
         return [_fitting(answers, failed, self)], letters_of(batch, failed)

@@ -72,7 +72,7 @@ class BufferFile:
 @sparse
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emitted:
-    """What a task emitted."""
+    """Rows and event times that a task emitted."""
 
     sent: tuple[Sent, ...] = ()
     buffered: Mapping[str, BufferFile] = field(default_factory=dict)

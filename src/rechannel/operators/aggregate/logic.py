@@ -104,7 +104,7 @@ class AggregateLogic(Combining, Succeeded, KeepsAggregates):
 
     @property
     def state_kind(self) -> str:
-        """Aggregates, whichever they are."""
+        """Return the kind: the same for all aggregates, so that one can be replaced by another."""
         return "aggregate"
 
     @property

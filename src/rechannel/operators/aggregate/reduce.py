@@ -93,7 +93,7 @@ class ReduceLogic(Combining, Succeeded):
         )
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
-        """Keys and their state."""
+        """Return keys and their state as one batch."""
         return pa.RecordBatch.from_arrays([*keys, *state], schema=self.output_schema)
 
     def _fold(self, values: Columns, groups: Groups, keys: Columns | None) -> Columns:

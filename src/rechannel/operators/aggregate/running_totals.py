@@ -170,5 +170,5 @@ class Running:
 
 
 def picked(rows: Rows, at: IntArray) -> Rows:
-    """Some rows, in order."""
+    """Return the rows at some positions, in their order."""
     return Rows(rows.hashes[at], take(rows.columns, at), None)

@@ -50,7 +50,7 @@ class AsofSpec(OperatorSpec):
         )
 
     def fingerprint(self) -> str:
-        """What stored rows mean."""
+        """Return what the meaning of stored rows depends on."""
         return f"asof_join({self.fixed})"
 
     @property

@@ -85,7 +85,7 @@ class CogroupSpec(OperatorSpec):
         )
 
     def fingerprint(self) -> str:
-        """What stored rows mean."""
+        """Return what the meaning of stored rows depends on."""
         return f"cogroup({self.fixed})"
 
     @property

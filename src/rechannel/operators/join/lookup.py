@@ -65,7 +65,7 @@ class LookupLogic(EveryRow, Projecting, Pruning, Viewed):
 
     @cached_property
     def view_schema(self) -> pa.Schema:
-        """The table."""
+        """Return the columns of the table, keys first."""
         return pa.schema([*self.key_schema, *self.state_schema])
 
     def values_of(self, batch: pa.RecordBatch) -> Columns:
@@ -155,5 +155,5 @@ class LookupLogic(EveryRow, Projecting, Pruning, Viewed):
         return pa.RecordBatch.from_arrays(columns, schema=self.output_schema), owners
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
-        """The table."""
+        """Return the rows of the table, keys first."""
         return pa.RecordBatch.from_arrays([*keys, *state], schema=self.view_schema)

@@ -90,7 +90,7 @@ class LookupSpec(OperatorSpec):
         return names
 
     def fingerprint(self) -> str:
-        """What stored rows mean."""
+        """Return what the meaning of stored rows depends on."""
         return f"lookup({self.fixed})"
 
     @property

@@ -86,7 +86,7 @@ class JoinSpec(OperatorSpec):
         )
 
     def fingerprint(self) -> str:
-        """What stored rows mean."""
+        """Return what the meaning of stored rows depends on."""
         return f"join({self.fixed})"
 
     @property

@@ -47,7 +47,7 @@ class EventTimeSortLogic(ManyRows, WithoutLookup, Viewed, Expiring, Timed, LateT
 
     @property
     def key_schema(self) -> pa.Schema:
-        """Keys, and what tells the rows of a key apart."""
+        """Return the keys and the column that distinguishes the rows of a key."""
         return self.keys.append(ROW)
 
     @cached_property
@@ -57,12 +57,12 @@ class EventTimeSortLogic(ManyRows, WithoutLookup, Viewed, Expiring, Timed, LateT
 
     @property
     def state_schema(self) -> pa.Schema:
-        """The row."""
+        """Return the columns of a row but its keys."""
         return self.value_schema
 
     @property
     def output_schema(self) -> pa.Schema:
-        """As the rows."""
+        """Return the columns of the rows, in their order."""
         return self.row_schema
 
     @cached_property
@@ -78,7 +78,7 @@ class EventTimeSortLogic(ManyRows, WithoutLookup, Viewed, Expiring, Timed, LateT
         return times + 1
 
     def live(self, keys: Columns, state: Columns, clock: Clock) -> Mask:
-        """Rows that wait."""
+        """Return the rows that wait for event time."""
         alive: Mask = self.timer_of(keys, state) > clock.watermark
         return alive
 
@@ -128,7 +128,7 @@ class EventTimeSortLogic(ManyRows, WithoutLookup, Viewed, Expiring, Timed, LateT
         )
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
-        """Rows, keys first."""
+        """Return rows with their keys first."""
         columns = [*keys[: len(self.keys)], *state]
         return pa.RecordBatch.from_arrays(columns, schema=self.view_schema)
 

@@ -47,7 +47,7 @@ class RunningLogic(EveryRow, Viewed, KeepsAggregates):
 
     @property
     def state_schema(self) -> pa.Schema:
-        """As of the aggregates."""
+        """Return the state columns of the aggregates."""
         return self.inner.state_schema
 
     @cached_property

@@ -173,11 +173,11 @@ class Cumulative:
 
     @property
     def keeps(self) -> AggregateFunction:
-        """The aggregate."""
+        """Return the aggregate, which is the state."""
         return self.function
 
     def output_field(self, inputs: list[pa.Field]) -> pa.Field:
-        """The aggregate's."""
+        """Return the output field of the aggregate."""
         return self.function.output_field(inputs)
 
     def over(

@@ -58,7 +58,7 @@ class DeduplicateLogic(EveryRow, Pruning, Viewed, Expiring, LateTelling):
 
     @property
     def output_schema(self) -> pa.Schema:
-        """As the rows."""
+        """Return the columns of the rows."""
         return self.row_schema
 
     @property

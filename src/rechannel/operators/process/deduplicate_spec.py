@@ -47,7 +47,7 @@ class DeduplicateSpec(OperatorSpec):
         )
 
     def fingerprint(self) -> str:
-        """Whether keys are forgotten."""
+        """Return whether keys are ever forgotten: the meaning of stored times depends on it."""
         return f"deduplicate({'for ever' if self.within_us is None else 'within'})"
 
     @property

@@ -56,7 +56,7 @@ class Updated:
 
     @property
     def lost(self) -> IntArray:
-        """Keys for which the function failed."""
+        """Return the positions of keys for which the function failed, ascending."""
         return np.array(sorted(self.failed), dtype=np.int64)
 
 
@@ -154,7 +154,7 @@ class Tracking(EveryRow, Expiring, Timed, Grouped, LateTelling, Succeeded, Timin
         raise NotImplementedError
 
     def timer_of(self, keys: Columns, state: Columns) -> IntArray | None:
-        """When timers go off."""
+        """Return the event time of each key's timer."""
         return None if self.timer is None else untils_of(state)
 
     def due_range(self, clock: Clock) -> tuple[int, int] | None:

@@ -67,7 +67,7 @@ class ApplySpec(ApplyingSpec):
     column: str
     """Event times."""
     every_us: int | None = None
-    """From the begin of one window to that of the next, if a row comes once for each of its windows."""
+    """Microseconds between the starts of two windows, if a row comes once for each of its windows."""
 
     @property
     def needs_time(self) -> bool:
@@ -97,7 +97,7 @@ class ApplySpec(ApplyingSpec):
         )
 
     def fingerprint(self) -> str:
-        """What stored rows are."""
+        """Return what the meaning of stored rows depends on."""
         return f"apply({self.fixed})"
 
     @property
@@ -143,7 +143,7 @@ class ApplySessionSpec(ApplyingSpec, ClosingSessionSpec):
         )
 
     def fingerprint(self) -> str:
-        """What stored rows are."""
+        """Return what the meaning of stored rows depends on."""
         kind = "processing" if self.on is None else f"by {self.on}"
         early = "" if self.early_ms is None else ", early"
         return f"apply(sessions of {self.gap_us} {kind}, {self.lateness_us}{early})"
@@ -157,7 +157,7 @@ def need_function(function: object, shape: str) -> None:
 
 
 def need_free(schema: pa.Schema, taken: Sequence[str]) -> None:
-    """Raise DataflowError for a column of an answer that has a name of the operator's own."""
+    """Raise DataflowError if a declared output column has a name that the operator adds itself."""
     for name in schema.names:
         if name in (*taken, KEY):
             why = "tells which key a row is of" if name == KEY else "is shown in front of them"

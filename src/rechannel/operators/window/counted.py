@@ -70,12 +70,12 @@ class CountedLogic(ManyRows, Viewed, KeepsAggregates):
 
     @property
     def value_schema(self) -> pa.Schema:
-        """What the aggregates read."""
+        """Return the columns that the aggregates read."""
         return self.inner.value_schema
 
     @property
     def state_schema(self) -> pa.Schema:
-        """As of the aggregates."""
+        """Return the state columns of the aggregates."""
         return self.inner.state_schema
 
     @cached_property

@@ -45,7 +45,7 @@ class WholeWindows(ManyRows, WithoutLookup, WrittenOnce, Viewed, Expiring, Timed
 
         @property
         def function(self) -> ApplyBatches:
-            """The user's."""
+            """The user's function."""
 
         @property
         def fields(self) -> pa.Schema:
@@ -174,11 +174,11 @@ class ApplyLogic(WholeWindows):
 
     @property
     def view_schema(self) -> pa.Schema:
-        """Rows that are kept."""
+        """Return the columns of stored rows, keys first."""
         return pa.schema([*self.keys, *self.rows])
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
-        """Rows that are kept."""
+        """Return stored rows, keys first."""
         columns = [*keys[: len(self.keys)], *state]
         return pa.RecordBatch.from_arrays(columns, schema=self.view_schema)
 

@@ -58,15 +58,15 @@ class OfOneLength:
 
     @property
     def stored_as(self) -> str:
-        """What fingerprints call them."""
+        """Return the name of these windows in fingerprints."""
         return f"Windows({', '.join(f'{name}={value!r}' for name, value in self._kept().items())})"
 
     def digested(self) -> tuple[str, Mapping[str, Any]]:
-        """What digests see of them, see `digests.Digested`."""
+        """Return the name and the fields that enter digests, see `digests.Digested`."""
         return "rechannel.dataflow.windowing:Windows", self._kept()
 
     def _kept(self) -> dict[str, Any]:
-        """As in the days when one class had the fields of all kinds: journals have it so."""
+        """Return the fields as journals have them, from when one class had those of all kinds."""
         sizes = {"size_us": self.size_us, "every_us": self.step_us, "offset_us": self.offset_us}
         return {**sizes, "assigned": False, "gap_us": None, "counted": None}
 

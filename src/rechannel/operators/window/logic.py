@@ -141,7 +141,7 @@ class WindowLogic(
 
     @property
     def state_kind(self) -> str:
-        """Windows, whatever makes them."""
+        """Return the kind: the same whatever the windows are made of."""
         return "window"
 
     @property
@@ -243,12 +243,12 @@ class WindowLogic(
         return (int(ends.min()), int(ends.max())) if len(ends) else None
 
     def gone(self, timer: int, clock: Clock) -> bool:
-        """Whether windows that end then are gone."""
+        """Whether windows that end at `timer` have been removed."""
         return timer + self.lateness_us <= clock.watermark
 
     @property
     def lasts_us(self) -> int:
-        """From the begin of a window until it is gone."""
+        """Return the time from the start of a window until it is removed, microseconds."""
         return self.size_us + self.lateness_us
 
     def due_range(self, clock: Clock) -> tuple[int, int] | None:

@@ -40,11 +40,11 @@ class Panes:
     read: Callable[[int], None]
 
     def most(self, after: int, until: int) -> float:
-        """About how many end in (after, until] at most; nothing is opened."""
+        """Estimate from above how many panes end in (after, until], without opening a run."""
         return len(self.fresh) + self.runs.rows_waiting(after, until)
 
     def between(self, after: int, until: int) -> Rows:
-        """All that end in (after, until]."""
+        """Return all panes that end in (after, until]."""
         parts = [self._ending(self.fresh, after, until)]
         for _, run in self.runs.waiting(after, until):
             for piece in slices_of(run, self.own):
@@ -53,7 +53,7 @@ class Panes:
         return self._merged(parts)
 
     def of(self, hashes: HashArray, after: int, until: int) -> Rows:
-        """Those that end in (after, until], of keys with these hashes: ascending and distinct."""
+        """Return the panes that end in (after, until], of keys with these hashes (ascending and distinct)."""
         fresh = self._ending(self.fresh, after, until)
         place = np.minimum(np.searchsorted(hashes, fresh.hashes), max(0, len(hashes) - 1))
         parts = [fresh.where(hashes[place] == fresh.hashes)] if len(hashes) else []

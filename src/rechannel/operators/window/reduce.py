@@ -61,7 +61,7 @@ class Combined:
     inverse: ReduceLogic
 
     def tally(self, states: Columns) -> Columns:
-        """Nothing besides."""
+        """Return no columns: rows can be taken out without tallies."""
         return []
 
     def merge_tallied(self, totals: Columns, groups: Groups) -> Columns:

@@ -105,7 +105,7 @@ class AggregatedRows(KeptRows):
 
     @property
     def output_schema(self) -> pa.Schema:
-        """As of the aggregates."""
+        """Return keys and the columns of the aggregates."""
         return self.aggregates.output_schema
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:

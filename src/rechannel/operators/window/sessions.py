@@ -90,7 +90,7 @@ class SessionLogic(
 
     @property
     def state_kind(self) -> str:
-        """Windows, whatever makes them."""
+        """Return the kind: the same whatever the windows are made of."""
         return "window"
 
     @property

@@ -88,7 +88,7 @@ class SlidingLogic(WindowLogic, Incremental):
         return bool(self.complete(clock))
 
     def row_order(self, keys: Columns) -> IntArray:
-        """Begins of the panes."""
+        """Return the starts of the panes."""
         return micros(keys[-1])[0]
 
     def gone(self, timer: int, clock: Clock) -> bool:

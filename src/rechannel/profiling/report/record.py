@@ -19,7 +19,7 @@ SUMMARIES = {
 
 
 def summaries(made: Analysis, top: int) -> dict[str, pl.DataFrame]:
-    """Return the first rows of every summary: names, critical, profile, edges, ns."""
+    """Return the first `top` rows of every summary, by title; columns: names, critical, profile, edges, ns."""
     found = made.profile
     frames = {
         "activities": found.by_activity(),

@@ -32,7 +32,7 @@ _NEVER = -(1 << 62)
 
 @dataclass(slots=True)
 class ExecutorCores:
-    """Cores of executors."""
+    """Cores of executors, and which of them tasks have used."""
 
     known: npt.NDArray[np.int64]
     """Number of cores of each executor."""

@@ -223,7 +223,7 @@ class Rewrite(Change):
 
     @property
     def rewrites(self) -> str | None:
-        """The operator."""
+        """Return the operator, whose state is rewritten."""
         return self.operator
 
 

@@ -49,7 +49,7 @@ class AssignLogic(Change):
 
     @property
     def imports(self) -> tuple[str, ...]:
-        """The function."""
+        """Return the import path of the function."""
         return (self.function,)
 
 

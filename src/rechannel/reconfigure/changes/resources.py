@@ -70,7 +70,7 @@ class SetExecutors(Change):
 
     @property
     def executors_needed(self) -> int | None:
-        """That many."""
+        """Return the number of executors that the change sets."""
         return self.executors
 
 
@@ -112,7 +112,7 @@ class AssignResources(Change):
     ] = field(default_factory=dict, kw_only=True)
 
     def resolved(self, configuration: Configuration, facts: StreamFacts) -> Configuration:
-        """The operator with these needs."""
+        """Return the Configuration in which the operator has these resources per task."""
         if self.operator is None:
             msg = "resources of all operators are resolved operator by operator: request them, or plan them"
             raise RefusedError(msg)
@@ -123,7 +123,7 @@ class AssignResources(Change):
         return with_fields(configuration, self.operator, resources=None if usual else needs)
 
     def spelled_out(self, operators: Iterable[str]) -> Sequence[Change]:
-        """One for each operator, if it names none."""
+        """Return one change per operator; the change itself if it names one."""
         if self.operator is not None:
             return (self,)
         return [replace(self, operator=name) for name in operators]

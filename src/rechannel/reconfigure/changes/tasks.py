@@ -88,7 +88,7 @@ class AssignWorkload(Change):
         return f"assign_workload(operator={self.operator!r}, {what})"
 
     def resolved(self, configuration: Configuration, facts: StreamFacts) -> Configuration:
-        """Exactly these bins."""
+        """Return the Configuration with exactly these bins and owners."""
         del facts
         operator, _ = routed(configuration, self.operator)
         if self.tasks > MOST_TASKS or len(self.starts) > MOST_BINS:

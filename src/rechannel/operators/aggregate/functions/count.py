@@ -42,7 +42,7 @@ class Count:
         return COUNT
 
     def empty(self, inputs: list[pa.Field]) -> Columns:
-        """Zero."""
+        """Return a count of 0."""
         return [pa.array([0], pa.int64())]
 
     def partial(self, values: Columns, groups: Groups) -> Columns:
@@ -58,7 +58,7 @@ class Count:
         return [column(pa.int64(), add_counts(old[0], new[0], found))]
 
     def tally(self, states: Columns) -> Columns:
-        """Nothing besides."""
+        """Return no columns: counts can be subtracted without tallies."""
         return []
 
     def merge_tallied(self, totals: Columns, groups: Groups) -> Columns:
@@ -66,7 +66,7 @@ class Count:
         return self.merge(totals, groups)
 
     def subtract(self, totals: Columns, others: Columns) -> tuple[Columns, None]:
-        """Differences."""
+        """Return the differences; no row has to be merged anew."""
         return [less_counts(totals[0], others[0])], None
 
     def running_states(
@@ -79,7 +79,7 @@ class Count:
         return [column(pa.int64(), counts)]
 
     def final(self, states: Columns, inputs: list[pa.Field]) -> pa.Array:
-        """The state itself."""
+        """Return the state itself."""
         return states[0]
 
 
@@ -99,5 +99,5 @@ def add_counts(old: pa.Array, new: pa.Array, found: Mask) -> IntArray:
 
 
 def less_counts(counts: pa.Array, others: pa.Array) -> pa.Array:
-    """Counts less others."""
+    """Subtract other counts from counts, pair by pair."""
     return column(pa.int64(), np.subtract(numbers(counts), numbers(others), dtype=np.int64))

@@ -52,7 +52,7 @@ class CountDistinct(OneColumn):
         return pa.field("count_distinct", pa.int64(), nullable=False)
 
     def empty(self, inputs: list[pa.Field]) -> Columns:
-        """No hashes."""
+        """Return a sketch without hashes."""
         return self.partial(*one_null(inputs))
 
     def partial(self, values: Columns, groups: Groups) -> Columns:

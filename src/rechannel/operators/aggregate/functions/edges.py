@@ -47,16 +47,16 @@ class First(OrderedColumn):
         return [_rows(array, rows, rows < groups.ends)]
 
     def merge(self, states: Columns, groups: Groups) -> Columns:
-        """First of firsts."""
+        """Return the first value of each group of states."""
         return self.partial(states, groups)
 
     def merge_pair(self, old: Columns, new: Columns, found: Mask) -> Columns:
-        """The old one where there is one."""
+        """Return the old value where there is one, else the new one."""
         valid = validity(old[0]) if self.ignore_nulls else None
         return [choose(found if valid is None else found & valid, old[0], new[0])]
 
     def final(self, states: Columns, inputs: list[pa.Field]) -> pa.Array:
-        """The state itself."""
+        """Return the state itself."""
         return states[0]
 
 
@@ -88,7 +88,7 @@ class Last(OrderedColumn):
         return [_rows(array, rows, rows >= groups.starts)]
 
     def merge(self, states: Columns, groups: Groups) -> Columns:
-        """Last of lasts."""
+        """Return the last value of each group of states."""
         return self.partial(states, groups)
 
     def merge_pair(self, old: Columns, new: Columns, found: Mask) -> Columns:
@@ -97,7 +97,7 @@ class Last(OrderedColumn):
         return new if valid is None else [choose(found & ~valid, old[0], new[0])]
 
     def final(self, states: Columns, inputs: list[pa.Field]) -> pa.Array:
-        """The state itself."""
+        """Return the state itself."""
         return states[0]
 
 

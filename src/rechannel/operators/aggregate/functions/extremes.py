@@ -51,7 +51,7 @@ class _Extreme(OneColumn):
     LARGEST: ClassVar[bool]
 
     def state_fields(self, inputs: list[pa.Field]) -> list[pa.Field]:
-        """The value."""
+        """Return one field: the extreme so far."""
         kind = plain_type(inputs[0].type)
         if not _is_orderable(kind):
             takes = (
@@ -65,7 +65,7 @@ class _Extreme(OneColumn):
         return self.state_fields(inputs)[0]
 
     def empty(self, inputs: list[pa.Field]) -> Columns:
-        """Null."""
+        """Return null: no value has been seen."""
         return self.partial(*one_null(inputs))
 
     def partial(self, values: Columns, groups: Groups) -> Columns:
@@ -86,7 +86,7 @@ class _Extreme(OneColumn):
         return [column(array.type, _normal(self._reduce(data, groups)), present)]
 
     def merge(self, states: Columns, groups: Groups) -> Columns:
-        """Extremes of extremes."""
+        """Return the extreme of each group of states."""
         return self.partial(states, groups)
 
     def merge_pair(self, old: Columns, new: Columns, found: Mask) -> Columns:
@@ -102,7 +102,7 @@ class _Extreme(OneColumn):
         return [column(kind, _normal(best), either(before, after))]
 
     def final(self, states: Columns, inputs: list[pa.Field]) -> pa.Array:
-        """The state itself."""
+        """Return the state itself."""
         return states[0]
 
     def _reduce(self, data: Numbers, groups: Groups) -> Numbers:

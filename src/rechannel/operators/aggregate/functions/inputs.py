@@ -26,7 +26,7 @@ class OneColumn:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The column."""
+        """Return the column that is aggregated."""
         return (self.column,)
 
     @property

@@ -42,7 +42,7 @@ class LastN(OrderedColumn):
         return [pa.array([[]], field.type)]
 
     def partial(self, values: Columns, groups: Groups) -> Columns:
-        """Tails of the groups."""
+        """Return the last n values of each group, oldest first."""
         array = plain(values[0])
         lengths = groups.sizes
         valid = validity(array) if self.ignore_nulls else None
@@ -63,5 +63,5 @@ class LastN(OrderedColumn):
         return [list_column(new[0].type, lengths, flat)]
 
     def final(self, states: Columns, inputs: list[pa.Field]) -> pa.Array:
-        """The state itself."""
+        """Return the state itself."""
         return states[0]

@@ -118,7 +118,7 @@ class Mean(OneColumn):
         return pa.field("mean", _mean_type(_checked("mean", inputs[0])))
 
     def empty(self, inputs: list[pa.Field]) -> Columns:
-        """No values."""
+        """Return the state of no values: a count of 0."""
         return self.partial(*one_null(inputs))
 
     def partial(self, values: Columns, groups: Groups) -> Columns:
@@ -142,7 +142,7 @@ class Mean(OneColumn):
             return [counts, *way.merge_pair(old[1:], new[1:], found)]
 
     def tally(self, states: Columns) -> Columns:
-        """Those of the sum."""
+        """Return the tallies of the sum."""
         return total_of_states(states[1:]).tally(states[1:])
 
     def merge_tallied(self, totals: Columns, groups: Groups) -> Columns:

@@ -103,7 +103,7 @@ class IntegerTotal(_Nullable):
         return [column(pa.int64(), sums, either(before, after))]
 
     def subtract(self, totals: Columns, others: Columns) -> tuple[Columns, None]:
-        """Differences."""
+        """Return the differences of the sums."""
         one, other = (_masked(each[0], validity(each[0])) for each in (totals, others))
         sums, left = integers.less(one, other), _left(totals[1], others[1])
         return [column(pa.int64(), sums, _some(left)), column(pa.int64(), left)], None
@@ -141,7 +141,7 @@ class DecimalTotal(_Nullable):
         return [self._column(integers.wide_add(left, right), either(before, after))]
 
     def subtract(self, totals: Columns, others: Columns) -> tuple[Columns, None]:
-        """Differences."""
+        """Return the differences of the sums."""
         one, other = (
             integers.masked(word_pairs(each[0]), validity(each[0])) for each in (totals, others)
         )
