@@ -30,7 +30,7 @@ from rechannel.reconfigure.events import event_from_json
 from rechannel.reconfigure.grouping import matched
 from rechannel.reconfigure.plan import Plan, plan
 from rechannel.reconfigure.record import Phase
-from rechannel.reconfigure.steps import Sizes, Step, apply_step, route
+from rechannel.reconfigure.steps import BinMove, Sizes, Step, apply_step, route
 from rechannel.reconfigure.strategies import Strategy, steps_of
 from rechannel.reconfigure.stream_facts import StreamFacts
 from tests.support.changing import Paper, budget_of, program
@@ -217,6 +217,27 @@ def test_every_move_is_in_one_group_and_optimized_uses_a_task_once(here, there, 
         assert set(busy.values()) <= {1}
         pairs = Counter((move.operator, move.source, move.target) for move in group)
         assert set(pairs.values()) <= {1, 2}
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=9))
+def test_no_step_of_optimized_could_have_more_transfers(transfers):
+    waiting = [
+        BinMove(operator="counts", lo=at, hi=at + 1, source=source, target=target)
+        for at, (source, target) in enumerate(transfers)
+    ]
+    for group in matched(tuple(waiting), 1):
+        assert len(group) == most_transfers({(move.source, move.target) for move in waiting})
+        waiting = [move for move in waiting if move not in group]
+    assert not waiting
+
+
+def most_transfers(left: set[tuple[int, int]]) -> int:
+    """How many transfers can go side by side, by trying all."""
+    if not left:
+        return 0
+    first, *others = left
+    apart = {pair for pair in others if not set(pair) & set(first)}
+    return max(1 + most_transfers(apart), most_transfers(set(others)))
 
 
 @given(configurations(), configurations(), gentleness(), st.integers(1, 100), st.data())

@@ -20,8 +20,9 @@ def chunks(moves: Sequence[BinMove], size: int) -> Iterator[Group]:
 def matched(moves: Sequence[BinMove], bins: int) -> Iterator[Group]:
     """Groups in which each task takes part in at most one transfer of at most `bins` bins, with as many as possible.
 
-    Every group is a maximum matching (Hopcroft and Karp) of the source and target tasks that still have bins to
-    transfer (Megaphone, VLDB'19, section 4.4).
+    Every group is a maximum matching of the tasks that still have bins to transfer (Megaphone, VLDB'19, section 4.4).
+    The graph is not bipartite, because a task can give in one transfer and take in another; the matching is exact all
+    the same (Edmonds' blossoms).
     """
     waiting: dict[Pair, list[BinMove]] = {}
     for move in moves:
@@ -40,30 +41,21 @@ def matched(moves: Sequence[BinMove], bins: int) -> Iterator[Group]:
 
 
 def _matching(waiting: Sequence[Pair]) -> list[Pair]:
-    """As many pairs as possible of which no two share a task."""
-    from networkx import Graph
-    from networkx.algorithms.bipartite import hopcroft_karp_matching
+    """As many pairs as possible of which no two share a task; of two pairs between the same tasks, the first."""
+    from networkx import Graph, max_weight_matching
 
     # Nodes are numbers: the order of a set of strings differs between processes.
-    givers = sorted({(operator, source) for operator, source, _ in waiting})
-    takers = sorted({(operator, target) for operator, _, target in waiting})
-    top = {giver: number for number, giver in enumerate(givers)}
-    bottom = {taker: number for number, taker in enumerate(takers, len(givers))}
-    graph = Graph()
-    graph.add_nodes_from(top.values())
+    numbers: dict[tuple[str, int, bool], int] = {}
+    between: dict[tuple[int, int], Pair] = {}
     for operator, source, target in waiting:
-        graph.add_edge(top[operator, source], bottom[operator, target])
-    matched_to = hopcroft_karp_matching(graph, top_nodes=top.values())
-    found: list[Pair] = []
-    busy: set[tuple[str, int]] = set()
-    for giver, number in top.items():
-        taker = takers[matched_to[number] - len(givers)] if number in matched_to else None
-        # A task that gives in one transfer and takes in another would take part in two.
-        if taker is None or {giver, taker} & busy:
-            continue
-        busy |= {giver, taker}
-        found.append((*giver, taker[1]))
-    return found
+        giver = numbers.setdefault((operator, source, False), len(numbers))
+        # A bin that is rewritten stays at its task: that task is matched with a node that only it has.
+        taker = numbers.setdefault((operator, target, source == target), len(numbers))
+        between.setdefault((min(giver, taker), max(giver, taker)), (operator, source, target))
+    graph = Graph()
+    graph.add_edges_from(between)
+    found = max_weight_matching(graph, maxcardinality=True)
+    return sorted(between[min(edge), max(edge)] for edge in found)
 
 
 def within(group: Sequence[BinMove], budget: float) -> Iterator[Group]:

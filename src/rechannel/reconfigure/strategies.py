@@ -99,7 +99,7 @@ class Fluid(Strategy):
 @KINDS.register
 @dataclass(frozen=True, slots=True)
 class Optimized(Strategy):
-    """Steps by maximum bipartite matching: in each step a task takes part in at most one transfer."""
+    """Steps by maximum matching: in each step a task takes part in at most one transfer."""
 
     kind = "optimized"
 

@@ -67,6 +67,17 @@ def test_a_task_that_takes_in_a_step_does_not_give_in_it():
     assert sorted(three) == [[(0, 1)], [(1, 2)], [(2, 0)]]
 
 
+def test_a_task_that_gives_and_takes_costs_no_transfer_of_others():
+    """1 to 4 alone would block both others, which can go together."""
+    groups = [pairs(group) for group in matched(moves((1, 4), (3, 1), (4, 2)), 1)]
+    assert groups == [[(3, 1), (4, 2)], [(1, 4)]]
+
+
+def test_bins_that_are_rewritten_at_their_task_keep_it_busy():
+    groups = [pairs(group) for group in matched(moves((0, 0), (0, 1), (1, 1), (2, 2)), 1)]
+    assert groups == [[(0, 0), (1, 1), (2, 2)], [(0, 1)]]
+
+
 def test_tasks_of_other_operators_are_other_tasks():
     one, other = moves((0, 1))[0], moves((1, 0))[0]
     other = BinMove(operator="sums", lo=0, hi=1, source=other.source, target=other.target)
@@ -78,7 +89,7 @@ def test_tasks_are_matched_again_only_when_a_pair_has_nothing_left(monkeypatch):
     matching = grouping._matching
     monkeypatch.setattr(grouping, "_matching", lambda of: asked.append(list(of)) or matching(of))
     groups = list(matched(moves(*[(0, 2)] * 5, *[(1, 3)] * 9, (1, 2)), 2))
-    assert lengths(groups) == [4, 4, 3, 1, 2, 1]
+    assert lengths(groups) == [4, 4, 3, 2, 1, 1]
     assert len(asked) == 3
 
 
