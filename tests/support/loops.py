@@ -210,19 +210,19 @@ class PaperLoop:
         return f"change without a timestep: configuration {configuration.version}", settled
 
     def on_journal_intent(self, command: commands.JournalIntent) -> Any:
-        decided, self.change = command.decided, {}
+        timestep, self.change = command.timestep, {}
         self.read, self.offers = self.read + 1, self.offers - 1
-        told = f"journal the intent of {decided.number}, version {decided.configuration.version}"
-        return told, self._in_flight(decided, command.began_ms, fresh=True)
+        told = f"journal the intent of {timestep.number}, version {timestep.configuration.version}"
+        return told, self._in_flight(timestep, command.began_ms, fresh=True)
 
     def on_open_again(self, command: commands.OpenAgain) -> Any:
-        opened = self._in_flight(command.decided, command.began_ms, fresh=False)
-        return f"open {command.decided.number} again", opened
+        opened = self._in_flight(command.timestep, command.began_ms, fresh=False)
+        return f"open {command.timestep.number} again", opened
 
     def _in_flight(
-        self, decided: Timestep, began_ms: float, *, fresh: bool
+        self, timestep: Timestep, began_ms: float, *, fresh: bool
     ) -> events.TimestepOpened:
-        flight = InFlight(decided=decided, began_ms=began_ms, decided_ms=self.wall_ms)
+        flight = InFlight(timestep=timestep, began_ms=began_ms, decided_ms=self.wall_ms)
         return events.TimestepOpened(flight=flight, fresh=fresh)
 
     def on_start_units(self, command: commands.StartUnits) -> Any:
@@ -256,19 +256,19 @@ class PaperLoop:
         return f"journal the commit of {command.number}", committed
 
     def on_publish(self, command: commands.Publish) -> Any:
-        return f"publish {command.flight.decided.number}", None
+        return f"publish {command.flight.timestep.number}", None
 
     def on_release(self, command: commands.Release) -> Any:
         return f"release {command.number}", None
 
     def on_forget_input(self, command: commands.ForgetInput) -> Any:
-        return f"forget the input of {command.decided.number}", None
+        return f"forget the input of {command.timestep.number}", None
 
     def on_account(self, command: commands.Account) -> Any:
-        return f"account for {command.flight.decided.number}", None
+        return f"account for {command.flight.timestep.number}", None
 
     def on_report_commit(self, command: commands.ReportCommit) -> Any:
-        return f"report the commit of {command.flight.decided.number}", None
+        return f"report the commit of {command.flight.timestep.number}", None
 
     def on_sweep(self, command: commands.Sweep) -> Any:
         return "sweep", None

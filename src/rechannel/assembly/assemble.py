@@ -212,8 +212,8 @@ class _Assembly:
         moved = elsewhere(self.dataflow, current_record(self.journal.state))
         for body in opening(self.journal.state, program, configuration, wall_ms):
             self.journal.append(body)
-        told_back = () if program.back is None else (program.back.told(),)
-        for sentence in (*moved, *told_back, *self._unheeded(configuration)):
+        reverted = () if program.back is None else (program.back.sentence(),)
+        for sentence in (*moved, *reverted, *self._unheeded(configuration)):
             _LOG.warning("job %r: %s", self.name, sentence)
         load_initial(tables, program.programs, self.journal, configuration, opener.loader, wall_ms)
 

@@ -244,16 +244,16 @@ def _plan(record: Record, now: Now) -> Event:
     except RechannelError as error:
         return finished(record, now, "failed", str(error))
     way = route_to(target, now.configuration, record.change, now)
-    said = record.change.advice(now.configuration, target, now.facts)
+    advice = record.change.advice(now.configuration, target, now.facts)
     if not way:
-        return finished(record, now, "done", "; ".join(("nothing had to change", *said)))
+        return finished(record, now, "done", "; ".join(("nothing had to change", *advice)))
     steps = planned_steps(record, way, now)
     return Planned(
         id=record.id,
         time_ms=now.time_ms,
         steps=tuple(map(encode, steps)),
         base=_base(now.configuration, way),
-        advice="; ".join(said),
+        advice="; ".join(advice),
     )
 
 

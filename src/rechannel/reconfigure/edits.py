@@ -213,7 +213,7 @@ class ChangeSet:
     @property
     def migrations(self) -> dict[str, Migrate]:
         """What happens to state whose columns change, by operator."""
-        return {name: said for edit in self.edits for name, said in edit.migrations.items()}
+        return {name: migrate for edit in self.edits for name, migrate in edit.migrations.items()}
 
     def applied(self, dataflow: Dataflow) -> Dataflow:
         """The dataflow after all edits."""

@@ -146,7 +146,7 @@ class Plan:
             f"  {count} step{'s' * (count != 1)} in {self.timesteps} timestep{'s' * (self.timesteps != 1)},"
             f" {self._cost}"
         )
-        return "\n".join((*lines, *(f"  {said}" for said in self.advice)))
+        return "\n".join((*lines, *(f"  {sentence}" for sentence in self.advice)))
 
 
 def plan(
@@ -156,7 +156,7 @@ def plan(
     change = spelled_out(change, now.configuration.operators)
     before = projection(state, now)
     target = change.resolved(before, now.facts)
-    said = change.advice(before, target, now.facts)
+    advice = change.advice(before, target, now.facts)
     change = pinned(before, change, now.facts)
     way = route_to(target, before, change, now)
     steps = steps_of(way, strategy, now.budget(strategy))
@@ -183,7 +183,7 @@ def plan(
         affected=affected,
         timesteps=max(0, len(steps) + (len(steps) - 1) * strategy.gap),
         cost_ms=_most_expensive(steps, sum(one.carried or 0.0 for one in affected)) * ms_per_byte,
-        advice=said,
+        advice=advice,
     )
 
 

@@ -87,15 +87,15 @@ class Reconfiguration:
 
         with suppress(NotReadyError):  # it may have been over for long
             driver.wait_for(over, timeout)
-        told = self._fields()
-        if (phase := told["phase"]) in OPEN:
+        fields = self._fields()
+        if (phase := fields["phase"]) in OPEN:
             if (error := failure(self._parts)) is not None:
                 raise error
             what = "the job has stopped" if driver.finished.is_set() else f"after {timeout} s"
             msg = f"reconfiguration {self.id} is {phase} ({what})"
             raise NotReadyError(msg)
         if phase != "done":
-            msg = f"reconfiguration {self.id} ({told['change']}) is {phase}: {told['reason']}"
+            msg = f"reconfiguration {self.id} ({fields['change']}) is {phase}: {fields['reason']}"
             raise RefusedError(msg)
         return self
 
@@ -107,5 +107,5 @@ class Reconfiguration:
         return self.summary()._repr_html_()
 
     def __repr__(self) -> str:
-        told = self._fields()
-        return f"<Reconfiguration {self.id}: {told['change']}, {told['phase']}>"
+        fields = self._fields()
+        return f"<Reconfiguration {self.id}: {fields['change']}, {fields['phase']}>"

@@ -21,7 +21,7 @@ Change = tuple[tuple[str, ...], Any, Any]
 
 def range_of(start: Mapping[str, Any] | None, end: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return `start` and `end` where they differ, and in `left_out` the number of members beyond the bound, if any."""
-    told: dict[str, Any] = {"start": {}, "end": {}}
+    offsets: dict[str, Any] = {"start": {}, "end": {}}
     room, left_out = MOST_VALUES, 0
     for path, before, after in _changes(start or {}, end or {}, ()):
         takes = max(_values(before), _values(after))
@@ -29,9 +29,9 @@ def range_of(start: Mapping[str, Any] | None, end: Mapping[str, Any] | None) -> 
             left_out += 1
             continue
         room -= takes
-        _put(told["start"], path, before)
-        _put(told["end"], path, after)
-    return {**told, "left_out": left_out} if left_out else told
+        _put(offsets["start"], path, before)
+        _put(offsets["end"], path, after)
+    return {**offsets, "left_out": left_out} if left_out else offsets
 
 
 def _changes(
@@ -53,9 +53,9 @@ def _values(value: Any) -> int:
     return 1
 
 
-def _put(told: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+def _put(offsets: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     if value is _ABSENT:
         return
     for name in path[:-1]:
-        told = told.setdefault(name, {})
-    told[path[-1]] = value
+        offsets = offsets.setdefault(name, {})
+    offsets[path[-1]] = value

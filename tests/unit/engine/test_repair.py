@@ -9,7 +9,7 @@ from rechannel import aggregates as agg
 from rechannel.engine.journal.entries import Note
 from rechannel.engine.journal.head import write_head
 from rechannel.engine.journal.incarnations import SINKS, incarnation
-from rechannel.engine.journal.lease import Holder, Lease, told_head
+from rechannel.engine.journal.lease import Holder, Lease, recorded_head
 from rechannel.engine.journal.quarantine import put_in, quarantined
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.repair.doing import Hand, found, repair
@@ -291,15 +291,15 @@ def test_entries_that_are_gone_at_the_end_are_missed(told_by):
 def test_a_lease_tells_of_the_journal_when_it_is_given_back():
     store = MemoryStore()
     lease = Lease.acquire(store, holder("here", 7), clock=HAND.clock, started=HAND.started)
-    assert told_head(store) == 0
+    assert recorded_head(store) == 0
     lease.watch(lambda: 12)
     lease.renew(lambda: None)
-    assert told_head(store) == 12
+    assert recorded_head(store) == 12
     lease.watch(lambda: 15)
     lease.release()
-    assert told_head(store) == 15
+    assert recorded_head(store) == 15
     store.put(HEAD, b"torn")
-    assert told_head(store) == 0
+    assert recorded_head(store) == 0
 
 
 def test_files_of_timesteps_that_nobody_knows_of_are_told():

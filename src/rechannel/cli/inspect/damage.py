@@ -13,7 +13,7 @@ from sys import maxsize
 
 from rechannel.cli.inspect.directory import StateDirectory
 from rechannel.engine.journal.entries import Entry
-from rechannel.engine.journal.lease import read_lease, told_head
+from rechannel.engine.journal.lease import read_lease, recorded_head
 from rechannel.engine.journal.log import read_only
 from rechannel.engine.journal.snapshot import from_bytes
 from rechannel.engine.journal.state import JournalState, needed, unreferenced
@@ -77,7 +77,7 @@ def verify_everything(directory: StateDirectory, tell: Tell) -> Findings:
     """Read every file that is needed. Raises NewerFormatError for formats of later versions."""
     store = directory.store
     findings = Findings()
-    lease, head = read_lease(store), told_head(store)
+    lease, head = read_lease(store), recorded_head(store)
     _read_all(store, "journal", _numbered(store, JOURNAL), _check_entry, findings, tell)
     _read_all(store, "snapshots", _numbered(store, SNAPSHOTS), _check_snapshot, findings, tell)
     _read_all(store, "sources", store.list(SOURCES), _check_record, findings, tell)

@@ -129,9 +129,9 @@ class Migrate:
 
 @dataclass(frozen=True, eq=False)
 class _Plan:
-    """What was said, beside the columns that it is about."""
+    """What the user wrote, beside the columns that it is about."""
 
-    said: Migrate
+    migrate: Migrate
     old: pa.Schema
     new: pa.Schema
     keys: pa.Schema
@@ -140,24 +140,24 @@ class _Plan:
     @property
     def function(self) -> Convert | None:
         """The user's function, where there is a column for it to make."""
-        return self.said.using if set(self.new.names) - {SEEN, UNTIL.name} else None
+        return self.migrate.using if set(self.new.names) - {SEEN, UNTIL.name} else None
 
     @property
     def carried(self) -> dict[str, int]:
         """Places of old columns that stay, by their new names."""
-        rename, drop = self.said.rename, self.said.drop
+        rename, drop = self.migrate.rename, self.migrate.drop
         stay = ((i, name) for i, name in enumerate(self.old.names) if name not in drop)
         return {rename.get(name, name): i for i, name in stay}
 
     def check_names(self) -> None:
         """Every name that was said is one of a column, and every old column goes somewhere."""
-        said, carried = self.said, self.carried
+        migrate, carried = self.migrate, self.carried
         for part, names, schema in (
-            ("drop", said.drop, self.old),
-            ("rename", said.rename, self.old),
-            ("rename", said.rename.values(), self.new),
-            ("retype", said.retype, self.new),
-            ("add", said.add, self.new),
+            ("drop", migrate.drop, self.old),
+            ("rename", migrate.rename, self.old),
+            ("rename", migrate.rename.values(), self.new),
+            ("retype", migrate.retype, self.new),
+            ("add", migrate.add, self.new),
         ):
             for name in names:
                 if name not in schema.names:
@@ -165,15 +165,15 @@ class _Plan:
                     known = suggest(name, schema.names)
                     msg = f"migrate({part}=...): the {when} state has no column {name!r}{known}"
                     raise UnknownColumnError(msg)
-        if len(carried) + len(set(said.drop)) != len(self.old):
-            msg = f"migrate(rename={dict(said.rename)}): two columns would get the same name; drop one of them"
+        if len(carried) + len(set(migrate.drop)) != len(self.old):
+            msg = f"migrate(rename={dict(migrate.rename)}): two columns would get the same name; drop one of them"
             raise DataflowError(msg)
-        for name in said.add:
+        for name in migrate.add:
             if name in carried:
                 msg = f"migrate adds column {name!r}, which the old state has too: drop or rename the old one"
                 raise DataflowError(msg)
         lost = [name for name in carried if name not in (*self.new.names, SEEN)]
-        if lost and said.using is None:
+        if lost and migrate.using is None:
             msg = (
                 f"the new state has no column {lost[0]!r}: use migrate(drop=[{lost[0]!r}]) to give "
                 "it up, or rename={old: new} to keep it under another name"
@@ -185,10 +185,10 @@ class _Plan:
         name, place = field.name, self.carried.get(field.name)
         if name == SEEN and place is None:
             return self._seen(field)
-        if self.said.using is not None and name not in (SEEN, UNTIL.name):
+        if self.migrate.using is not None and name not in (SEEN, UNTIL.name):
             return Answer()
-        if name in self.said.add:
-            return self._added(field, self.said.add[name])
+        if name in self.migrate.add:
+            return self._added(field, self.migrate.add[name])
         if place is None:
             msg = (
                 f"the new state has a column {name!r} ({type_name(field.type)}) that the old one "
@@ -201,8 +201,8 @@ class _Plan:
 
     def _seen(self, field: pa.Field) -> ColumnStep:
         """Keys that had no timeout count as seen at the moment of the change."""
-        if SEEN in self.said.add:
-            return self._added(field, self.said.add[SEEN])
+        if SEEN in self.migrate.add:
+            return self._added(field, self.migrate.add[SEEN])
         if self.stream_ms is None:
             msg = (
                 "the timeout is new, and when stored keys were last seen is unknown: use "
@@ -225,7 +225,7 @@ class _Plan:
             raise DataflowError(str(error)) from error
 
     def _check_carried(self, old: pa.Field, new: pa.Field) -> None:
-        asked = self.said.retype.get(new.name)
+        asked = self.migrate.retype.get(new.name)
         was, will = type_name(old.type), type_name(new.type)
         if asked is not None and asked != new.type:
             msg = (

@@ -19,14 +19,14 @@ from rechannel.errors import RefusedError
 from rechannel.kernels.protocol.migrate import Answer, Carry, ColumnStep, Compute, Fill, Migration
 
 
-def migration_to_json(migration: Migration, said: str = "using") -> dict[str, Any]:
-    """Plain JSON values. said: what gave the function. Raises RefusedError for one that cannot be imported."""
+def migration_to_json(migration: Migration, argument: str = "using") -> dict[str, Any]:
+    """Plain JSON values. argument: what gave the function. Raises RefusedError for one that cannot be imported."""
     function, using = migration.function, None
     if function is not None:
         path = path_of(function)
         if path is None or find_loaded(path) is not function:
             msg = (
-                f"migrate({said}=...): {path or function!r} cannot be imported by another process, "
+                f"migrate({argument}=...): {path or function!r} cannot be imported by another process, "
                 "and every restart needs it as long as old state is stored; define it at the top "
                 "of a module, not in the program that is run itself"
             )

@@ -42,25 +42,25 @@ def migration_between(
     _check_kinds(old, new)
     _check_keys(old.key_schema, new.key_schema)
     expired = expired_before(old, new, stream_ms)
-    said = migrate or Migrate()
+    wanted = migrate or Migrate()
     before, after = aggregates_of(old), aggregates_of(new)
-    if before is not None and after is not None and said.using is None:
-        said = _Aggregates(before, after, said).said()
-    migration = said.bind(
+    if before is not None and after is not None and wanted.using is None:
+        wanted = _Aggregates(before, after, wanted).merged()
+    migration = wanted.bind(
         old.state_schema,
         new.state_schema,
         keys=new.key_schema,
         stream_ms=stream_ms,
         expired_before_ms=expired,
     )
-    if said.is_empty and expired is None and _same(old, new):
-        _check_nothing_back(said)
+    if wanted.is_empty and expired is None and _same(old, new):
+        _check_nothing_back(wanted)
         return None
     return migration
 
 
-def _check_nothing_back(said: Migrate) -> None:
-    if said.back is not None:
+def _check_nothing_back(wanted: Migrate) -> None:
+    if wanted.back is not None:
         msg = "migrate(back=...): state does not change, so there is nothing to convert back; leave it out"
         raise RefusedError(msg)
 
@@ -119,7 +119,7 @@ class _Aggregates:
         self.after = {one.name: one for one in new.aggregates}
         self.user = self._spelt_out(user)
 
-    def said(self) -> Migrate:
+    def merged(self) -> Migrate:
         """Everything, column by column. Raises RefusedError."""
         add, rename, drop = dict(self.user.add), dict(self.user.rename), list(self.user.drop)
         gone = {name for name in self.old.state_schema.names if name in (*drop, *rename)}
@@ -162,10 +162,10 @@ class _Aggregates:
             drop=tuple(drop),
         )
 
-    def _by_column(self, said: Mapping[str, Any]) -> dict[str, Any]:
+    def _by_column(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
         """Apply what the user gave for an aggregate with one state column to that column."""
         out: dict[str, Any] = {}
-        for name, value in said.items():
+        for name, value in wanted.items():
             mine = self._columns(self.new, self.after[name]) if name in self.after else []
             out[mine[0] if len(mine) == 1 else name] = value
         return out

@@ -45,11 +45,11 @@ def way_back(
     names = {
         new.state_schema.names[now]: old.state_schema.names[was] for was, now in places.items()
     }
-    said = Migrate(
+    migrate_back = Migrate(
         drop=tuple(name for name in new.state_schema.names if name not in names),
         rename={name: before for name, before in names.items() if name != before},
     )
-    return said.bind(
+    return migrate_back.bind(
         new.state_schema,
         old.state_schema,
         keys=new.key_schema,

@@ -44,9 +44,9 @@ def pairs_of(on: On, what: str) -> dict[str, str]:
     return pairs
 
 
-def time_of(stream: Stream, said: str | None, side: str, what: str) -> str:
+def time_of(stream: Stream, given: str | None, side: str, what: str) -> str:
     """The column of a side's event times. Raises DataflowError."""
-    column = declared_column(stream.node) if said is None else said
+    column = declared_column(stream.node) if given is None else given
     if column is None:
         msg = (
             f"{what} needs a column of event times of the {side} side: name it with {side}_time_column=, or before with"

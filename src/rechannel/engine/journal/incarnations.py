@@ -60,12 +60,12 @@ def counted(known: Json, members: Members, since: int) -> dict[str, Json]:
     for kind, word in _WORDS.items():
         before = known.get(kind, {}) if known else {}
         note[kind] = {}
-        for name, told in sorted(members.get(kind, {}).items()):
+        for name, facts in sorted(members.get(kind, {}).items()):
             one = before.get(name)
-            if one is None or one.get("place") != told.get("place"):
+            if one is None or one.get("place") != facts.get("place"):
                 serial += 1
                 one = {"id": f"{word}-{serial}", "since": since if known else 0}
-            note[kind][name] = {**told, "id": one["id"], "since": one["since"]}
+            note[kind][name] = {**facts, "id": one["id"], "since": one["since"]}
     return {"serial": serial, **note}
 
 

@@ -139,7 +139,7 @@ def read_lease(store: Store) -> Holder | None:
     return decode(Holder, record)
 
 
-def told_head(store: Store) -> int:
+def recorded_head(store: Store) -> int:
     """Return the latest journal entry that any driver recorded, in its lease or when it ended; 0 if none did."""
     present = read_lease(store)
     return max(read_head(store), present.entry if present else 0)

@@ -172,34 +172,34 @@ class Boundary:
     def journal_intent(self, command: JournalIntent, state: LoopState) -> TimestepOpened:
         """See `JournalIntent`."""
         del state
-        decided, decision, journal = command.decided, command.decision, self._out.journal
+        timestep, decision, journal = command.timestep, command.decision, self._out.journal
         self._out.changes.journal_decision(decision)
         known, notes = journal.state.configurations, journal.state.notes
-        journal.append(intent_of(decided, decision.steps, known, notes))
-        self._out.sources.take(decided)
-        return self._opened(decided, command.began_ms, fresh=True)
+        journal.append(intent_of(timestep, decision.steps, known, notes))
+        self._out.sources.take(timestep)
+        return self._opened(timestep, command.began_ms, fresh=True)
 
     def open_again(self, command: OpenAgain, state: LoopState) -> TimestepOpened:
         """See `OpenAgain`."""
         del state
-        return self._opened(command.decided, command.began_ms, fresh=False)
+        return self._opened(command.timestep, command.began_ms, fresh=False)
 
-    def _opened(self, decided: Timestep, began_ms: float, *, fresh: bool) -> TimestepOpened:
-        out, number = self._out, decided.number
+    def _opened(self, timestep: Timestep, began_ms: float, *, fresh: bool) -> TimestepOpened:
+        out, number = self._out, timestep.number
         flight = InFlight(
-            decided=decided,
+            timestep=timestep,
             began_ms=began_ms,
             decided_ms=out.clock(),
             moved=out.changes.coordination.moved_at(number),
             rewrite=out.changes.rewritten_hashes(number),
         )
-        out.runner.open(decided)
+        out.runner.open(timestep)
         out.listener.started(
             number,
-            stream_ms=decided.stream_ms,
+            stream_ms=timestep.stream_ms,
             at_ms=began_ms,
-            offsets={n: range_of(part.start, part.end) for n, part in decided.slices.items()},
-            configuration=decided.configuration.version,
+            offsets={n: range_of(part.start, part.end) for n, part in timestep.slices.items()},
+            configuration=timestep.configuration.version,
         )
         return TimestepOpened(flight=flight, fresh=fresh)
 

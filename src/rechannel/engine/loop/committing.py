@@ -33,7 +33,7 @@ class Committing:
         ran_ms = out.clock()
         out.publisher.check()
         try:
-            staged = out.publisher.stage(flight.decided, kept_of(flight.reports))
+            staged = out.publisher.stage(flight.timestep, kept_of(flight.reports))
         except Exception as error:
             out.publisher.check()  # it may be the last of the attempts that its user counts
             return StageFailed(number=command.number, error=error, at_ms=out.waits())
@@ -54,7 +54,7 @@ class Committing:
         """See `Publish`."""
         del state
         flight = command.flight
-        self._out.publisher.publish(flight.decided, kept_of(flight.reports), command.staged)
+        self._out.publisher.publish(flight.timestep, kept_of(flight.reports), command.staged)
 
     def release(self, command: Release, state: LoopState) -> None:
         """See `Release`."""
@@ -64,16 +64,16 @@ class Committing:
     def forget_input(self, command: ForgetInput, state: LoopState) -> None:
         """See `ForgetInput`."""
         del state
-        self._out.sources.committed(command.decided)
+        self._out.sources.committed(command.timestep)
 
     def account(self, command: Account, state: LoopState) -> None:
         """See `Account`."""
         del state
-        flight, number = command.flight, command.flight.decided.number
+        flight, number = command.flight, command.flight.timestep.number
         self._out.measured.committed(
             number,
             flight.reports,
-            flight.decided.configuration,
+            flight.timestep.configuration,
             command.committed_ms - flight.began_ms,
             flight.moved,
         )
@@ -84,7 +84,7 @@ class Committing:
         """See `ReportCommit`."""
         flight = command.flight
         self._out.listener.committed(
-            flight.decided.number,
+            flight.timestep.number,
             reports=list(flight.reports),
             began_ms=flight.began_ms,
             at_ms=command.committed_ms,

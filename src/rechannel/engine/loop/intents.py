@@ -15,16 +15,16 @@ from rechannel.reconfigure.events import Stepped
 
 
 def intent_of(
-    decided: Timestep,
+    timestep: Timestep,
     steps: tuple[Stepped, ...],
     known: Sequence[tuple[int, Configuration]],
     notes: Mapping[str, Json],
 ) -> Intent:
     """The entry of a timestep. known: the journal's Configurations; a new one is written with it. notes: its notes."""
-    version = decided.configuration.version
+    version = timestep.configuration.version
     changed = not known or known[-1][1].version != version
     return Intent(
-        timestep=decided.number,
+        timestep=timestep.number,
         sources={
             name: SourceRange(
                 start=part.start,
@@ -32,11 +32,11 @@ def intent_of(
                 layout=list(part.layout),
                 incarnation=incarnation(notes, SOURCES, name),
             )
-            for name, part in decided.slices.items()
+            for name, part in timestep.slices.items()
         },
         configuration_version=version,
-        configuration=decided.configuration if changed else None,
-        stream_ms=decided.stream_ms,
+        configuration=timestep.configuration if changed else None,
+        stream_ms=timestep.stream_ms,
         steps=steps,
     )
 
@@ -64,12 +64,12 @@ def committed_of(
     flight: InFlight, kept: Mapping[str, Sequence[str]], staged: Mapping[str, Mapping[str, Any]]
 ) -> Committed:
     """The entry that commits a timestep: its offsets, its state and its output together."""
-    decided = flight.decided
+    timestep = flight.timestep
     return Committed(
-        timestep=decided.number,
+        timestep=timestep.number,
         edits=flight.edits,
         times=flight.times,
-        offsets={name: part.end for name, part in decided.slices.items()},
+        offsets={name: part.end for name, part in timestep.slices.items()},
         staged=staged,
         outbox={node: tuple(keys) for node, keys in kept.items()},
     )

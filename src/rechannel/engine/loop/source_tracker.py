@@ -106,29 +106,29 @@ class SourceTracker:
             for name, offset in self._offsets.items()
         }
 
-    def again(self, decided: Timestep, mine: Callable[[str], bool]) -> Timestep:
+    def again(self, timestep: Timestep, mine: Callable[[str], bool]) -> Timestep:
         """A timestep that runs again, with what it read of the sources that are there, and of others nothing.
 
         mine: whether the source that bears a name now is the one that it read.
         """
         slices = {
-            name: decided.slices[name] if name in decided.slices and mine(name) else nothing
+            name: timestep.slices[name] if name in timestep.slices and mine(name) else nothing
             for name, nothing in self.nothing().items()
         }
-        return replace(decided, slices=slices)
+        return replace(timestep, slices=slices)
 
-    def take(self, decided: Timestep) -> None:
+    def take(self, timestep: Timestep) -> None:
         """Go on after a timestep that was decided."""
-        self._time = self._time.taken(decided.stream_ms)
-        self.pass_over(decided)
+        self._time = self._time.taken(timestep.stream_ms)
+        self.pass_over(timestep)
 
-    def pass_over(self, decided: Timestep) -> None:
+    def pass_over(self, timestep: Timestep) -> None:
         """A timestep runs again: what it reads is taken."""
-        self._offsets.update({name: part.end for name, part in decided.slices.items()})
+        self._offsets.update({name: part.end for name, part in timestep.slices.items()})
 
-    def committed(self, decided: Timestep) -> None:
+    def committed(self, timestep: Timestep) -> None:
         """Sources may forget what a timestep read."""
-        for name, part in decided.slices.items():
+        for name, part in timestep.slices.items():
             if name in self.readers:
                 self._tidy(name, partial(self.readers[name].committed, part.end))
         for name, forget in list(self._to_forget.items()):

@@ -66,12 +66,12 @@ def carried(
 
 
 def _with_back(
-    old: StatefulLogic, new: StatefulLogic, forth: Migration, said: Migrate | None
+    old: StatefulLogic, new: StatefulLogic, forth: Migration, migrate: Migrate | None
 ) -> Carried:
     try:
-        return Carried(forth=forth, back=way_back(old, new, forth, said))
+        return Carried(forth=forth, back=way_back(old, new, forth, migrate))
     except (RefusedError, DataflowError) as error:
-        if said is not None and said.back is not None:
+        if migrate is not None and migrate.back is not None:
             raise
         return Carried(forth=forth, back=None, why_not=str(error))
 

@@ -34,19 +34,19 @@ def early_note(state: JournalState, sinks: Iterable[SinkPlan]) -> Note | None:
 
     Sinks of the previous program stay in the note while a timestep is open that they may have been called with.
     """
-    before = told(state.notes)
+    before = noted_sinks(state.notes)
     names = sorted({*early_sinks(sinks), *(before if state.open_intents else ())})
     return None if names == before else Note(kind=NOTE, body=names or None)
 
 
-def told(notes: Mapping[str, Json]) -> list[str]:
+def noted_sinks(notes: Mapping[str, Json]) -> list[str]:
     """Return the names of the sinks that may have published the oldest open timestep."""
     return [str(name) for name in notes.get(NOTE) or ()]
 
 
 def warning(state: JournalState) -> str:
     """Return what to consider before the oldest open timestep is withdrawn; empty if there is nothing."""
-    if not state.open_intents or not (names := told(state.notes)):
+    if not state.open_intents or not (names := noted_sinks(state.notes)):
         return ""
     which = f"sink {names[0]!r}" if len(names) == 1 else f"sinks {', '.join(map(repr, names))}"
     return (

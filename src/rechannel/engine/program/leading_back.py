@@ -60,7 +60,7 @@ class Return:
     gone: tuple[str, ...]
     """Operators that were added since and are removed with their state."""
 
-    def told(self) -> str:
+    def sentence(self) -> str:
         """Return a sentence for the log."""
         moved = f"; state of {list(self.moved)} written since is converted back"
         gone = f"; {list(self.gone)} were added since and are removed with their state"
@@ -128,9 +128,9 @@ def _version(text: Text, known: Mapping[str, Mapping[str, Json]], current: int) 
 
 def _expected(text: Text, held: Mapping[str, Json], settled: set[str]) -> dict[str, Json]:
     """Return what is held, with the text's own entries for operators that are settled."""
-    mine = {name: told for name, told in text.operators.items() if name in settled}
-    others = {n: told for n, told in held["operators"].items() if n not in settled}
-    lasts = {n: told for n, told in (held.get("lasting") or {}).items() if n not in settled}
+    mine = {name: facts for name, facts in text.operators.items() if name in settled}
+    others = {n: facts for n, facts in held["operators"].items() if n not in settled}
+    lasts = {n: facts for n, facts in (held.get("lasting") or {}).items() if n not in settled}
     return {**held, "operators": {**others, **mine}, "lasting": lasts}
 
 

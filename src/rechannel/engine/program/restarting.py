@@ -61,10 +61,10 @@ def elsewhere(dataflow: Dataflow, held: Mapping[str, Json]) -> list[str]:
     """Return a sentence for each source that reads another place than before."""
     before: Mapping[str, Mapping[str, Json]] = held.get("sources") or {}
     return [
-        f"source {name!r} was {before[name]['place']} and is now {told['place']}: it continues from its offset there,"
+        f"source {name!r} was {before[name]['place']} and is now {facts['place']}: it continues from its offset there,"
         " and rows that it has read at the old place count twice if the new place has them too"
-        for name, told in sources_of(dataflow).items()
-        if name in before and before[name]["place"] != told["place"]
+        for name, facts in sources_of(dataflow).items()
+        if name in before and before[name]["place"] != facts["place"]
     ]
 
 
@@ -86,8 +86,8 @@ def check_state(
             " belongs to another dataflow. Start the present version of the program, or use another directory"
         )
         raise OtherDataflowError(msg)
-    for name, told in (held.get("lasting") or {}).items():
-        if name in lasts and (reason := _forgets_otherwise(told, lasts[name])):
+    for name, facts in (held.get("lasting") or {}).items():
+        if name in lasts and (reason := _forgets_otherwise(facts, lasts[name])):
             raise OtherDataflowError(f"operator {name!r}: {reason}. {INSTEAD}")
 
 
@@ -124,7 +124,7 @@ def check_sources(
     an unknown source.
     """
     identity: Mapping[str, Mapping[str, Json]] = held.get("identity") or {}
-    known = {name for name, told in identity.items() if told["kind"] == "source"}
+    known = {name for name, facts in identity.items() if facts["kind"] == "source"}
     unknown = sorted(set(fresh) - set(sources))
     if unknown:
         msg = f"start(fresh={unknown}): unknown sources; the program has {sorted(sources)}"
@@ -140,11 +140,11 @@ def check_sources(
 def _check_source_kinds(
     sources: Mapping[str, Mapping[str, Json]], held: Mapping[str, Json]
 ) -> None:
-    for name, told in (held.get("sources") or {}).items():
-        if name in sources and sources[name]["kind"] != told["kind"]:
+    for name, facts in (held.get("sources") or {}).items():
+        if name in sources and sources[name]["kind"] != facts["kind"]:
             msg = (
-                f"source {name!r} would change from {told['place']} to {sources[name]['place']}, and its offsets do not"
-                " fit there: give the new source another name"
+                f"source {name!r} would change from {facts['place']} to {sources[name]['place']}, and its offsets do"
+                " not fit there: give the new source another name"
             )
             raise OtherDataflowError(msg)
 

@@ -155,14 +155,14 @@ class Lane:
         where, letters = f"dead letters in {writer.path}", writer.letters
         letters.publish(letters.stage(work.rows(), work.batch), work.batch)
         if work.journalled:
-            self.record(work.batch, f"{where}: {said(error)}")
+            self.record(work.batch, f"{where}: {one_line(error)}")
         timestep = work.batch.timestep
         _LOG.warning(
             "timestep %d of sink %r was written to %s: %s",
             timestep,
             self.name,
             where,
-            said(error),
+            one_line(error),
         )
         return True
 
@@ -186,7 +186,7 @@ class Lane:
     def judged(self, error: BaseException) -> Verdict:
         """Count a failed attempt at the first timestep that waits. Returns what happens next."""
         self.failures += 1
-        self.trouble = said(error)
+        self.trouble = one_line(error)
         return self.policy.verdict(self.failures, error)
 
     def take(self, sink: SinkPlan, writer: SinkWriter) -> None:
@@ -226,7 +226,7 @@ def drop(journal: Journal, timestep: int, sink: str, who: str, reason: str) -> N
     journal.append(Published(timestep=timestep, sink=sink, incarnation=who, dropped=reason))
 
 
-def said(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     """Return an error in one line."""
     first = str(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {first[:300]}"

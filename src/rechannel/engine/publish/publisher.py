@@ -24,7 +24,7 @@ from rechannel.engine.journal.log import Journal
 from rechannel.engine.journal.quarantine import owed
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.physical import SinkPlan
-from rechannel.engine.publish.lane import Lane, Work, drop, said
+from rechannel.engine.publish.lane import Lane, Work, drop, one_line
 from rechannel.engine.publish.quarantining import Quarantining
 from rechannel.engine.stages.runner import Timestep
 from rechannel.engine.stages.sink_rows import Meaning, RowsOf, Told, as_it_is, kept_for, nobody
@@ -120,19 +120,19 @@ class Publisher:
 
     # Around a commit -----------------------------------------------------------------------------------------
 
-    def stage(self, decided: Timestep, kept: Mapping[str, list[str]]) -> dict[str, Any]:
+    def stage(self, timestep: Timestep, kept: Mapping[str, list[str]]) -> dict[str, Any]:
         """Stage a timestep. Returns, by sink, what the commit must contain for durable publication."""
         out: dict[str, Any] = {}
         for name, lane in self._lanes.items():
-            batch = lane.batch(decided.number)
+            batch = lane.batch(timestep.number)
             named = {"incarnation": batch.incarnation, "digest": batch.digest}
             if lane.sink.direct:
-                rows = partial(self._rows_of, lane.sink, decided, kept)
+                rows = partial(self._rows_of, lane.sink, timestep, kept)
                 result = self._staged(lane, rows, batch)
                 if lane.writer.durable:
                     out[name] = {"staged": result, **named}
                 else:
-                    self._volatile[decided.number, name] = result
+                    self._volatile[timestep.number, name] = result
             elif lane.writer.durable:
                 out[name] = {"outbox": kept_for(lane.sink.frame, kept), **named}
         return out
@@ -153,13 +153,13 @@ class Publisher:
                 raise error  # noqa: B904 - it names its cause
 
     def publish(
-        self, decided: Timestep, kept: Mapping[str, list[str]], staged: Mapping[str, Any]
+        self, timestep: Timestep, kept: Mapping[str, list[str]], staged: Mapping[str, Any]
     ) -> None:
         """Queue a committed timestep."""
         for name, lane in self._lanes.items():
-            held = self._volatile.pop((decided.number, name), None)
+            held = self._volatile.pop((timestep.number, name), None)
             what = staged.get(name)
-            self._add(lane, lane.committed(self._rows_of, decided.number, kept, what, held))
+            self._add(lane, lane.committed(self._rows_of, timestep.number, kept, what, held))
 
     def switch_to(self, sinks: tuple[SinkPlan, ...], writers: Mapping[str, SinkWriter]) -> None:
         """Switch to other sinks. A sink that is gone still publishes what waits for it, and is closed then."""
@@ -266,7 +266,7 @@ class Publisher:
                 self._changed.notify_all()
             return
         if lane.leaving and not fatal(error):
-            self._give_up(lane, f"the sink was removed and cannot write: {said(error)}")
+            self._give_up(lane, f"the sink was removed and cannot write: {one_line(error)}")
         elif verdict is Verdict.SKIP:
             self._quarantine(lane, work, error)
         else:
@@ -305,7 +305,7 @@ class Publisher:
             self._changed.notify_all()
 
     def _quarantine(self, lane: Lane, work: Work, error: BaseException) -> None:
-        reason = said(error)
+        reason = one_line(error)
         self._quarantining.put_in(lane, work.batch.timestep, reason)
         with self._changed:
             lane.quarantine = reason

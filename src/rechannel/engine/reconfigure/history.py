@@ -173,9 +173,9 @@ def damaged_records(store: Store) -> dict[str, str]:
 def check_record(store: Store, key: str) -> None:
     """Read the file of a reconfiguration. Raises DamagedStateError, NewerFormatError."""
     number_of(_id(key))
-    told = _read(store, key)
-    if told.get("id") != _id(key):
-        msg = f"{key} holds the record of {told.get('id')}: it was written under another name"
+    record = _read(store, key)
+    if record.get("id") != _id(key):
+        msg = f"{key} holds the record of {record.get('id')}: it was written under another name"
         raise DamagedStateError(msg)
 
 
@@ -194,11 +194,11 @@ def read_history(
     records = {record.id: record for record in known}
     files = {_id(key): key for key in store.list(RECONFIGURATIONS)}
     ids = sorted({*records, *files}, key=number_of)
-    told = []
+    entries = []
     for id_ in ids if last is None else ids[-last:]:
         with suppress(MissingFileError):  # a job that runs deletes the oldest
-            told.append(_read(store, files[id_]) if id_ in files else summary(records[id_]))
-    return told
+            entries.append(_read(store, files[id_]) if id_ in files else summary(records[id_]))
+    return entries
 
 
 def read_one(store: Store, id_: str, known: Iterable[Record] = ()) -> dict[str, Any]:

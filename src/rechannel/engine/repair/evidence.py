@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from rechannel.engine.journal.entries import Entry
-from rechannel.engine.journal.lease import Holder, holds, read_lease, told_head
+from rechannel.engine.journal.lease import Holder, holds, read_lease, recorded_head
 from rechannel.engine.journal.log import read_only
 from rechannel.engine.journal.snapshot import from_bytes
 from rechannel.engine.journal.state import JournalState, needed
@@ -60,7 +60,7 @@ def look(
     Large files are listed and not read: `rechannel verify` reads them.
     """
     # Read lease and head first: if a driver writes meanwhile, the journal can only be ahead of them.
-    lease, head = read_lease(store), told_head(store)
+    lease, head = read_lease(store), recorded_head(store)
     # Files without a number are no entries; the journal ignores them too.
     entries, snapshots = (
         tuple(key for key in store.list(prefix) if number_of(key) is not None)

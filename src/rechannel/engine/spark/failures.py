@@ -39,13 +39,13 @@ def translate_of_sink(error: Exception, sink: str, timestep: int) -> Exception:
     An error that the function itself raises is returned unchanged, and so is one that Spark raises for a mistake in it.
     """
     inside = isinstance(error, UserFunctionError)
-    said = error.__cause__ if inside else error
-    if not isinstance(said, Py4JError | PySparkException):
+    cause = error.__cause__ if inside else error
+    if not isinstance(cause, Py4JError | PySparkException):
         return error
     made = (
         gone_error("Spark was stopped")
-        if is_over(str(said))
-        else _translated(said, f"sink {sink!r}", timestep, "")
+        if is_over(str(cause))
+        else _translated(cause, f"sink {sink!r}", timestep, "")
     )
     if inside and type(made) is TimestepError:
         return error

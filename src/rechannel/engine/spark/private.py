@@ -250,8 +250,8 @@ class Executors:
         wanted = set(ids.split(",")) - set(leaving.split(",")) - {""}
         found = self._context.statusStore().executorList(True)
         summaries = [found.apply(i) for i in range(found.size())]
-        told = [_executor(summary) for summary in summaries if summary.id() in wanted]
-        alive = [executor for executor in told if executor.host and executor.cores]
+        executors = [_executor(summary) for summary in summaries if summary.id() in wanted]
+        alive = [executor for executor in executors if executor.host and executor.cores]
         self._alive = tuple(sorted(alive, key=lambda executor: (len(executor.id), executor.id)))
         self._known = (ids, leaving) if len(alive) == len(wanted) else None
 

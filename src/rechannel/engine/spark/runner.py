@@ -79,7 +79,7 @@ Profile = Callable[[Resources | None], ResourceProfile | None]
 class _Open:
     """What a timestep in flight holds."""
 
-    decided: Timestep
+    timestep: Timestep
     exchanges: dict[str, Exchange] = field(default_factory=dict)
     loose: dict[str, Rows] = field(default_factory=dict)
     kept: dict[str, list[str]] = field(default_factory=dict)
@@ -141,17 +141,17 @@ class SparkRunner:
         if not stage.consumers:
             return reports_of(self.stages.collect(rows))
         if stage.reports_apart:
-            last = partitions_of(stage, held.decided.configuration)
+            last = partitions_of(stage, held.timestep.configuration)
             exchange = self.stages.exchange(rows, last + 1)
             held.exchanges[stage.name] = exchange
             return reports_of(self.stages.collect(exchange.read(last, last + 1)))
         if self._joins_others(stage) and self._profile(held, stage) is None:
             held.loose[stage.name] = rows
             return []
-        partitions = partitions_of(stage, held.decided.configuration)
+        partitions = partitions_of(stage, held.timestep.configuration)
         exchange = self.stages.exchange(rows, partitions)
         held.exchanges[stage.name] = exchange
-        if self.ahead and held.decided.configuration.in_flight > 1:
+        if self.ahead and held.timestep.configuration.in_flight > 1:
             exchange.submit()
         return []
 
@@ -159,7 +159,7 @@ class SparkRunner:
         return self.stages.call(rows, call, self._profile(held, stage))
 
     def _profile(self, held: _Open, stage: Stage) -> ResourceProfile | None:
-        return self.profile(held.decided.configuration.operators[stage.name].resources)
+        return self.profile(held.timestep.configuration.operators[stage.name].resources)
 
     def _joins_others(self, stage: Stage) -> bool:
         """Return whether all rows go to one operator that has other producers too: they share one exchange."""
@@ -168,7 +168,7 @@ class SparkRunner:
 
     def _inbox(self, held: _Open, stage: Stage) -> Rows:
         """Return the blobs for a stateful stage: partition i is for task i and is computed where the task is placed."""
-        operator = held.decided.configuration.operators[stage.name]
+        operator = held.timestep.configuration.operators[stage.name]
         tasks = operator.tasks
         anchor = None if self.placing is None else self.placing.anchor(stage.name, operator)
         ranges = [self._range(held, name, stage.name) for name in stage.producers]
@@ -184,7 +184,7 @@ class SparkRunner:
         return exchange.read(0, tasks, anchor)
 
     def _range(self, held: _Open, producer: str, consumer: str) -> tuple[Exchange | None, int]:
-        layout = layout_of(self.plan.stage(producer), held.decided.configuration)
+        layout = layout_of(self.plan.stage(producer), held.timestep.configuration)
         first = next(first for (name, _), (first, _) in layout.items() if name == consumer)
         return held.exchanges.get(producer), first
 
@@ -192,8 +192,8 @@ class SparkRunner:
         frame = stage.frame
         shipped = self._ship(stage.name)
         if isinstance(frame, SourceFrame) and self.readers[frame.source.name].native:
-            part = held.decided.slices[frame.source.name]
-            tasks = held.decided.configuration.operators[stage.name].tasks
+            part = held.timestep.slices[frame.source.name]
+            tasks = held.timestep.configuration.operators[stage.name].tasks
             splits = tuple(tuple(chunk) for chunk in assign(part.layout, tasks))
             source = self.readers[frame.source.name]
             reader = source.split_reader(part.start, part.end, list(part.layout))
@@ -203,7 +203,7 @@ class SparkRunner:
         if frame is None:
             msg = f"stage {stage.name!r} reads nothing"
             raise ValueError(msg)
-        rows = self._frame(held.decided.slices, held.kept, frame)
+        rows = self._frame(held.timestep.slices, held.kept, frame)
         order, files = "task", dict[str, int]()
         if stage.root.feeds_ordered():
             rows, order, files = self._with_origin(held, frame, rows)
@@ -222,7 +222,7 @@ class SparkRunner:
         """
         origins = list(leaves(frame))
         if len(origins) == 1 and isinstance(origins[0], SourceFrame) and self.keeps_order(rows):
-            layout = held.decided.slices[origins[0].source.name].layout
+            layout = held.timestep.slices[origins[0].source.name].layout
             files = {plain_path(str(s["file"])): i for i, s in enumerate(layout) if "file" in s}
             try:
                 located = rows.select(
@@ -257,10 +257,10 @@ class SparkRunner:
         return joined
 
     def frame(
-        self, frame: Frame, decided: Timestep | None, kept: Mapping[str, list[str]]
+        self, frame: Frame, timestep: Timestep | None, kept: Mapping[str, list[str]]
     ) -> DataFrame:
-        """Return the rows of a frame, for sinks. decided: only needed for frames over sources."""
-        slices = {} if decided is None else decided.slices
+        """Return the rows of a frame, for sinks. timestep: only needed for frames over sources."""
+        slices = {} if timestep is None else timestep.slices
         return self._frame(slices, kept, frame)
 
     def kept(self, timestep: int, node: str, keys: list[str]) -> None:

@@ -68,10 +68,10 @@ def _rows_of(
     runner: SparkRunner,
     programs: Mapping[str, StageProgram],
     sink: SinkPlan,
-    decided: Timestep | None,
+    timestep: Timestep | None,
     kept: Mapping[str, list[str]],
 ) -> Rows:
-    frame = runner.frame(sink.frame, decided, kept)
+    frame = runner.frame(sink.frame, timestep, kept)
     source = sink.frame
     if isinstance(source, SinkBufferFrame):
         # A sink that takes Arrow rows reads them from the files, without a Spark job.

@@ -175,13 +175,13 @@ class InProcessRunner:
         if not isinstance(frame, SourceFrame):
             msg = f"{stage!r} is a DataFrame function: it needs Spark; use map_batches in process"
             raise DataflowError(msg)
-        decided = self._timesteps[timestep]
-        part = decided.slices[frame.source.name]
+        found = self._timesteps[timestep]
+        part = found.slices[frame.source.name]
         reader = self.readers[frame.source.name]
         columns = tuple(self.plan.stage(stage).root.schema.names)
         splits = reader.split_reader(part.start, part.end, list(part.layout))
         splits = only(splits, reader.schema, columns)
-        tasks = decided.configuration.operators[stage].tasks
+        tasks = found.configuration.operators[stage].tasks
         return [
             lambda chunk=chunk: (  # type: ignore[misc]
                 (int(split["order"]), batch) for split in chunk for batch in splits.read(split)
@@ -193,31 +193,31 @@ class InProcessRunner:
         """Do nothing: only DataFrame functions read sink buffers within a timestep."""
 
     def rows_of(
-        self, sink: SinkPlan, decided: Timestep | None, kept: Mapping[str, list[str]]
+        self, sink: SinkPlan, timestep: Timestep | None, kept: Mapping[str, list[str]]
     ) -> Rows:
         """Rows of a sink's frame (publishing.RowsOf)."""
         return Rows(
             frame=None,
-            tables=lambda: self.frame_rows(sink.frame, decided, kept),
+            tables=lambda: self.frame_rows(sink.frame, timestep, kept),
             schema=sink.schema,
         )
 
     def frame_rows(
-        self, frame: Frame, decided: Timestep | None, kept: Mapping[str, list[str]]
+        self, frame: Frame, timestep: Timestep | None, kept: Mapping[str, list[str]]
     ) -> Iterator[pa.RecordBatch]:
         """Rows of a frame without DataFrame functions, for sinks."""
         if isinstance(frame, SinkBufferFrame):
             store = next(iter(self.programs.values())).store
             yield from sink_buffer_tables(store, kept.get(frame.node, []))
-        elif isinstance(frame, SourceFrame) and decided is not None:
-            part = decided.slices[frame.source.name]
+        elif isinstance(frame, SourceFrame) and timestep is not None:
+            part = timestep.slices[frame.source.name]
             reader = self.readers[frame.source.name]
             splits = reader.split_reader(part.start, part.end, list(part.layout))
             for split in part.layout:
                 yield from splits.read(split)
         elif isinstance(frame, UnionFrame):
             for child in frame.children:
-                yield from self.frame_rows(child, decided, kept)
+                yield from self.frame_rows(child, timestep, kept)
         else:
             msg = "a DataFrame function needs Spark; use map_batches in process"
             raise DataflowError(msg)

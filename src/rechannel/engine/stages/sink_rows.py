@@ -14,9 +14,9 @@ class RowsOf(Protocol):
     """Makes the rows of a frame readable for a sink."""
 
     def __call__(
-        self, sink: SinkPlan, decided: Timestep | None, kept: Mapping[str, list[str]]
+        self, sink: SinkPlan, timestep: Timestep | None, kept: Mapping[str, list[str]]
     ) -> Rows:
-        """Return the rows of a sink's frame. decided: only needed for frames over sources."""
+        """Return the rows of a sink's frame. timestep: only needed for frames over sources."""
 
 
 class Meaning(Protocol):

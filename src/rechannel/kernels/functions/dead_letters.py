@@ -164,10 +164,10 @@ class Malformed:
         if texts.null_count == len(texts):
             return run(lambda rows: rows.select(self.schema_of(rows.schema).names), batch), None
         bad = batch.filter(texts.is_valid())
-        said = [self.error] * bad.num_rows
+        errors = [self.error] * bad.num_rows
         if self.errors is not None:
-            said = [each or self.error for each in bad.column(self.errors).to_pylist()]
-        return run(self, batch), Letters(errors=said, rows=bad.column(self.column))
+            errors = [each or self.error for each in bad.column(self.errors).to_pylist()]
+        return run(self, batch), Letters(errors=errors, rows=bad.column(self.column))
 
 
 def need_rows_fault(error: UserFunctionError, rows: int) -> None:
@@ -201,10 +201,10 @@ def error_text(error: BaseException) -> str:
     if isinstance(error, UserFunctionError) and error.raised and error.__cause__:
         error = error.__cause__
     try:
-        said = str(error)
+        message = str(error)
     except Exception:
-        said = "(its message cannot be read)"
-    text = said if isinstance(error, UserFunctionError) else f"{type(error).__name__}: {said}"
+        message = "(its message cannot be read)"
+    text = message if isinstance(error, UserFunctionError) else f"{type(error).__name__}: {message}"
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 

@@ -76,7 +76,9 @@ Latest = Mapping[str, int]
 """Latest event time by the name of a time input."""
 
 
-def told(root: Branch, origins: tuple[str, ...]) -> dict[tuple[str, int], tuple[str, ...]]:
+def reported_inputs(
+    root: Branch, origins: tuple[str, ...]
+) -> dict[tuple[str, int], tuple[str, ...]]:
     """Return the time inputs that a stage reports to each (operator, input). origins: those of the root's rows."""
     out = {}
     names = (root.node,) if isinstance(root.function, EventTime) else origins
@@ -84,7 +86,7 @@ def told(root: Branch, origins: tuple[str, ...]) -> dict[tuple[str, int], tuple[
         out[consumer.operator, consumer.input] = names
     for below in root.branches:
         # Late rows have no event time unless one is declared downstream of them.
-        out.update(told(below, () if below.side else names))
+        out.update(reported_inputs(below, () if below.side else names))
     return out
 
 

@@ -16,7 +16,7 @@ from rechannel.kernels.functions.resources import WithResource
 from rechannel.kernels.functions.user_errors import placed
 from rechannel.kernels.protocol.program import DEAD, LATE, Branch, StageProgram, StageStep
 from rechannel.kernels.shuffle.send import Channel, Order, Sender, chunk_bytes
-from rechannel.kernels.shuffle.watermarks import EventTime, told, watermark_blobs
+from rechannel.kernels.shuffle.watermarks import EventTime, reported_inputs, watermark_blobs
 from rechannel.kernels.tasks.measure import Measures
 from rechannel.kernels.tasks.report import BufferFile, Emitted, Sent
 from rechannel.kernels.tasks.sink_buffer import SinkBuffer
@@ -64,7 +64,7 @@ class Emitter:
         microseconds.
         """
         self._latest.update(own)
-        names = told(self.program.root, self.program.origins)
+        names = reported_inputs(self.program.root, self.program.origins)
         yield from watermark_blobs(names, self.step.addresses, self._latest, self._producer)
 
     @property

@@ -93,12 +93,12 @@ class Together(Change):
     ) -> tuple[str, ...]:
         """What each of them says, where its turn comes."""
         del after
-        said: list[str] = []
+        advice_of_all: list[str] = []
         for change in self.changes:
             here = change.resolved(before, facts)
-            said.extend(change.advice(before, here, facts))
+            advice_of_all.extend(change.advice(before, here, facts))
             before = here
-        return tuple(said)
+        return tuple(advice_of_all)
 
     @property
     def executors_needed(self) -> int | None:

@@ -12,7 +12,7 @@ import pytest
 import rechannel as rc
 from rechannel import aggregates as agg
 from rechannel.engine.journal.log import read_only
-from rechannel.engine.program.early import told
+from rechannel.engine.program.early import noted_sinks
 from rechannel.engine.program.withdrawal import held_back, withdrawal
 from rechannel.engine.repair.doing import Hand, found, repair
 from rechannel.errors import UserFunctionError
@@ -136,12 +136,12 @@ def test_the_journal_says_which_sinks_these_are_for_as_long_as_it_matters():
     store, outside = MemoryStore(), Outside()
     begun(store, outside)
     state = read_only(store)
-    assert told(state.notes) == ["a", "z"]
+    assert noted_sinks(state.notes) == ["a", "z"]
     assert withdrawal(state, replan=False, after=0) is None
     assert "timestep 1" in held_back(state, 0)
     assert (held_back(state, None), held_back(state, 5)) == ("", "")
     finished(store, outside)
-    assert told(read_only(store).notes) == ["a", "z"]
+    assert noted_sinks(read_only(store).notes) == ["a", "z"]
     assert held_back(read_only(store), 0) == ""
 
 

@@ -106,17 +106,17 @@ class Bench:
         self.told.append(entry)
         self.entries.append((entry.timestep, entry.sink))
 
-    def rows_of(self, sink: Any, decided: Timestep | None, kept: dict[str, list[str]]) -> Rows:
+    def rows_of(self, sink: Any, timestep: Timestep | None, kept: dict[str, list[str]]) -> Rows:
         """Rows that tell where they came from: a timestep's source, or its outbox files."""
-        values = [decided.number] if decided else [int(k) for keys in kept.values() for k in keys]
+        values = [timestep.number] if timestep else [int(k) for keys in kept.values() for k in keys]
         batch = pa.RecordBatch.from_pydict({"k": values}, schema=SCHEMA)
         return Rows(frame=None, tables=lambda: iter([batch]), schema=SCHEMA)
 
     def commit(self, number: int) -> dict[str, Any]:
-        decided = Timestep(number=number, stream_ms=0, configuration=Configuration())
+        timestep = Timestep(number=number, stream_ms=0, configuration=Configuration())
         kept = {"counts": [f"{number}00"], "other": ["7"]}
-        staged = self.publisher.stage(decided, kept)
-        self.publisher.publish(decided, kept, staged)
+        staged = self.publisher.stage(timestep, kept)
+        self.publisher.publish(timestep, kept, staged)
         return staged
 
 

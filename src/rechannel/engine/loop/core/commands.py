@@ -77,14 +77,14 @@ class JournalIntent(Struct, frozen=True, kw_only=True):
     """Journal what was decided of a timestep, then let the runner know of it; answered by `TimestepOpened`."""
 
     decision: Decision
-    decided: Timestep
+    timestep: Timestep
     began_ms: float
 
 
 class OpenAgain(Struct, frozen=True, kw_only=True):
     """Let the runner know of a timestep whose intent is in the journal already; answered by `TimestepOpened`."""
 
-    decided: Timestep
+    timestep: Timestep
     began_ms: float
 
 
@@ -140,7 +140,7 @@ class Release(Struct, frozen=True, kw_only=True):
 class ForgetInput(Struct, frozen=True, kw_only=True):
     """Let the sources forget what a committed timestep has read."""
 
-    decided: Timestep
+    timestep: Timestep
 
 
 class Account(Struct, frozen=True, kw_only=True):

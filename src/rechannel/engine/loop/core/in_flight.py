@@ -23,9 +23,9 @@ def step_of(state: LoopState, unit: Unit) -> StageStep:
     step = stage_step(
         state.plan,
         stage,
-        flight.decided.configuration,
+        flight.timestep.configuration,
         timestep=number,
-        stream_ms=flight.decided.stream_ms,
+        stream_ms=flight.timestep.stream_ms,
         manifest=state.operators.manifests.get(name, Manifest()),
         policy=state.rules.merging,
         rewrite=flight.rewrite.get(name),
@@ -63,11 +63,11 @@ def _applied(
 ) -> tuple[InFlight, Operators]:
     """Apply the edit of an operator's manifest, and take its event time."""
     edit = edit_of(reports, name)
-    expected = flight.decided.configuration.operators[name].tasks
+    expected = flight.timestep.configuration.operators[name].tasks
     arrived = sum(report.operator == name for report in reports)
     if arrived != expected:
         msg = (
-            f"operator {name!r}, timestep {flight.decided.number}: {arrived} of {expected} tasks"
+            f"operator {name!r}, timestep {flight.timestep.number}: {arrived} of {expected} tasks"
             " reported"
         )
         raise TimestepError(msg)

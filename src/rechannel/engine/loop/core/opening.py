@@ -55,8 +55,8 @@ def looked_around(state: LoopState, event: Around) -> Outcome:
     if not event.room:
         return state, ()
     if state.replay:
-        decided, *rest = state.replay
-        again = OpenAgain(decided=decided, began_ms=event.wall_ms)
+        timestep, *rest = state.replay
+        again = OpenAgain(timestep=timestep, began_ms=event.wall_ms)
         return replace(state, replay=tuple(rest)), (again,)
     if state.stopping:
         return state, ()
@@ -83,13 +83,13 @@ def boundary_decided(state: LoopState, event: Decided) -> Outcome:
 
 def version_looked(state: LoopState, event: VersionLooked) -> Outcome:
     """Switch the program, or end the changes that want it where it cannot begin; then look again."""
-    state, told = look_succeeded(state)
+    state, reports = look_succeeded(state)
     todo: Command = SwitchProgram(
         decision=event.decision, stream_ms=event.stream_ms, record=event.record
     )
     if event.reasons:
         todo = FailChanges(reasons=event.reasons, stream_ms=event.stream_ms)
-    return state, (*told, todo, LookAround())
+    return state, (*reports, todo, LookAround())
 
 
 def switched(state: LoopState, event: Switched) -> Outcome:
@@ -100,21 +100,21 @@ def switched(state: LoopState, event: Switched) -> Outcome:
 
 def offered(state: LoopState, event: Offered) -> Outcome:
     """Decide on a timestep over what the sources offer, or over rows of state whose time has come."""
-    state, told = look_succeeded(state)
+    state, reports = look_succeeded(state)
     slices = event.slices
     if slices is None and state.drained and _due(state, event.stream_ms):
         slices = event.nothing
     if slices is None:
         idle = (SettleIdle(stream_ms=event.stream_ms),) if state.drained else ()
-        return replace(state, seen_all=True), (*told, *idle)
+        return replace(state, seen_all=True), (*reports, *idle)
     timestep = Timestep(
         number=state.last + 1,
         stream_ms=event.stream_ms,
         configuration=event.decision.configuration,
         slices=slices,
     )
-    intent = JournalIntent(decision=event.decision, decided=timestep, began_ms=event.wall_ms)
-    return state, (*told, intent)
+    intent = JournalIntent(decision=event.decision, timestep=timestep, began_ms=event.wall_ms)
+    return state, (*reports, intent)
 
 
 def _due(state: LoopState, stream_ms: int) -> bool:
@@ -130,17 +130,17 @@ def idle_settled(state: LoopState, event: IdleSettled) -> Outcome:
 def opened(state: LoopState, event: TimestepOpened) -> Outcome:
     """Have a timestep in flight; then look for the next one."""
     flight = event.flight
-    decided = flight.decided
+    timestep = flight.timestep
     state = replace(
         state,
-        in_flight={**state.in_flight, decided.number: flight},
-        schedule=state.schedule.open(decided.number),
-        configuration=decided.configuration if event.fresh else state.configuration,
-        last=max(state.last, decided.number),
+        in_flight={**state.in_flight, timestep.number: flight},
+        schedule=state.schedule.open(timestep.number),
+        configuration=timestep.configuration if event.fresh else state.configuration,
+        last=max(state.last, timestep.number),
         pace=_paced(state, flight) if event.fresh else state.pace,
     )
     return state, _further(state)
 
 
 def _paced(state: LoopState, flight: InFlight) -> Pace:
-    return state.pace.began(flight.began_ms, flight.decided.configuration.interval_ms)
+    return state.pace.began(flight.began_ms, flight.timestep.configuration.interval_ms)

@@ -65,7 +65,7 @@ def taken_back(state: LoopState) -> Outcome:
     """Let every timestep in flight begin from scratch, once all of their units have come back."""
     if not state.halted or state.schedule.running:
         return state, ()
-    back = tuple(flight.decided for flight in state.in_flight.values())
+    back = tuple(flight.timestep for flight in state.in_flight.values())
     after = replace(
         state,
         in_flight={},
@@ -73,5 +73,5 @@ def taken_back(state: LoopState) -> Outcome:
         replay=(*back, *state.replay),
         schedule=replace(state.schedule, timesteps=(), done=frozenset()),
     )
-    releases = tuple(Release(number=decided.number) for decided in back)
+    releases = tuple(Release(number=timestep.number) for timestep in back)
     return after, (*releases, ReadState())

@@ -25,7 +25,7 @@ from rechannel.state.merging import MergePolicy
 class InFlight(Struct, frozen=True, kw_only=True):
     """A timestep that was decided and is not committed."""
 
-    decided: Timestep
+    timestep: Timestep
     began_ms: float
     """When its decision began, Unix milliseconds."""
     decided_ms: float

@@ -204,7 +204,7 @@ def _committed(state: LoopState, event: TimestepCommitted) -> Outcome:
         *well,
         Publish(flight=flight, staged=event.staged),
         Release(number=number),
-        ForgetInput(decided=flight.decided),
+        ForgetInput(timestep=flight.timestep),
         Account(flight=flight, committed_ms=event.committed_ms),
         ReportCommit(flight=flight, ran_ms=event.ran_ms, committed_ms=event.committed_ms),
         Sweep(),
