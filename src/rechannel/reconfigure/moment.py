@@ -55,7 +55,7 @@ def watermark(moment: datetime, operator: str | None = None) -> EventMoment:
         RefusedError: `moment` is not a datetime with a time zone.
     """
     if not isinstance(moment, datetime):
-        msg = f"event time is a datetime with a time zone, not {moment!r}"
+        msg = f"event time must be a datetime with a time zone, not {moment!r}"
         raise RefusedError(msg)
     if operator is not None and not isinstance(operator, str):
         msg = f"watermark(operator=...) takes the name of one operator, not {operator!r}"

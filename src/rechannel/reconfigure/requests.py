@@ -179,5 +179,5 @@ def check_fixed(steps: tuple[Step, ...], now: Configuration, target: Configurati
         msg = f"the plan does not fit the present configuration ({error}); plan again"
         raise RefusedError(msg) from error
     if replace(made, version=0) != replace(target, version=0):
-        msg = "the steps of the plan no longer lead to where its change does; plan again"
+        msg = "the steps of the plan no longer lead to the result of its change; plan again"
         raise RefusedError(msg)

@@ -186,7 +186,7 @@ class RunningJob:
         self._driver.stop()
         if not self.await_termination(timeout):
             msg = (
-                f"job {self.name!r} has not ended in {timeout} s: a timestep or a sink takes longer. It goes on ending;"
+                f"job {self.name!r} has not ended in {timeout} s: a timestep or a sink takes longer. It is ending:"
                 " wait with await_termination, or end the process: what is committed stays"
             )
             raise NotReadyError(msg)

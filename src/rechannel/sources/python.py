@@ -158,7 +158,10 @@ def _latest(reader: Any, start: dict[str, Any]) -> dict[str, Any]:
     if isinstance(reader, SimpleDataSourceStreamReader):
         rows, end = reader.read(start)
         if end == start and next(iter(rows), None) is not None:
-            msg = f"read() returned rows and the same offset {start} again: it would never end"
+            msg = (
+                f"read() returned rows and the same offset {start} again, so the stream would never advance: return the"
+                " next offset with the rows"
+            )
             raise ValueError(msg)
         return end
     if not inspect.signature(reader.latestOffset).parameters:

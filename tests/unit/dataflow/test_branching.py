@@ -121,7 +121,7 @@ def test_what_cannot_be_is_refused():
     for wrong, words in (
         (lambda: stream().branch(), "name at least one branch"),
         (lambda: stream().branch(a=3), "'a' needs a SQL condition or a function"),
-        (lambda: stream().branch(a="k > 1", otherwise="a"), "a name of its own"),
+        (lambda: stream().branch(a="k > 1", otherwise="a"), "a name that no other branch has"),
         (lambda: stream().branch(a="k > 1", name="/"), "cannot be a name"),
     ):
         with pytest.raises(DataflowError, match=words):

@@ -261,7 +261,7 @@ def test_what_the_engine_finds_out_is_checked(
 def test_columns_that_nobody_finds_out() -> None:
     flow = unknown().map_batches(same).write.noop()
 
-    with pytest.raises(DataflowError, match=r"source 'planes' .* could not be found out"):
+    with pytest.raises(DataflowError, match=r"source 'planes' .* could not be determined"):
         resolve(dataflow_of(flow), lambda node, inputs: None)
 
 

@@ -301,8 +301,8 @@ def test_a_whole_branch_goes_with_what_led_there():
 @pytest.mark.parametrize(
     ("names", "error", "reason"),
     [
-        (["seen"], RefusedError, "sink 'end' .* takes the rows of 'seen': remove it too"),
-        (["out", "counts", "end", "seen"], RefusedError, "no node would take the rows of source"),
+        (["seen"], RefusedError, "sink 'end' .* reads the rows of 'seen': remove it too"),
+        (["out", "counts", "end", "seen"], RefusedError, "no node would read the rows of source"),
         ("ends", UnknownOperatorError, "did you mean 'end'"),
     ],
 )

@@ -31,7 +31,9 @@ def test_lengths_are_microseconds(given, expected):
     ["", "ten seconds", "10", "10 parsecs", "10 seconds ago", "-1 second", 0, -5, 1.5, True, None, timedelta(0)],
 )  # fmt: skip
 def test_what_is_no_length_is_refused(given):
-    with pytest.raises(DataflowError, match="size is a timedelta, a string such as '10 seconds'"):
+    with pytest.raises(
+        DataflowError, match="size must be a timedelta, a string such as '10 seconds'"
+    ):
         microseconds(given, "size")
 
 

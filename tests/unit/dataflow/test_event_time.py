@@ -68,16 +68,16 @@ def test_operators_without_windows_hand_event_time_on():
     [
         (lambda: bids().event_time("when"), "no event-time column 'when'; the columns are auction"),
         (lambda: bids().event_time("price"), "must be timestamps, but column 'price' is bigint"),
-        (lambda: bids().event_time("at", "soon"), "delay is a timedelta, a string"),
-        (lambda: bids().event_time("at", -1), "delay is a timedelta"),
-        (lambda: bids().event_time("at", idle=0), "idle is a timedelta"),
-        (lambda: rc.windows.tumbling(0), "size of a window is a timedelta"),
+        (lambda: bids().event_time("at", "soon"), "delay must be a timedelta, a string"),
+        (lambda: bids().event_time("at", -1), "delay must be a timedelta"),
+        (lambda: bids().event_time("at", idle=0), "idle must be a timedelta"),
+        (lambda: rc.windows.tumbling(0), "size of a window must be a timedelta"),
         (lambda: counted(bids()), "needs a column of event times"),
         (lambda: counted(bids(), time_column="at"), "'bids' get there without one: call stream.event_time"),
         (lambda: counted(bids().event_time("at").union(bids("others")), time_column="at"), "'others' get there"),
         (lambda: counted(bids().event_time("at"), time_column="price"), "must be timestamps"),
-        (lambda: counted(bids().event_time("at"), emit="never"), "emit is 'on_close', 'on_update' or rc.every"),
-        (lambda: counted(bids().event_time("at"), lateness="a bit"), "lateness is a timedelta"),
+        (lambda: counted(bids().event_time("at"), emit="never"), "emit must be 'on_close', 'on_update' or rc.every"),
+        (lambda: counted(bids().event_time("at"), lateness="a bit"), "lateness must be a timedelta"),
         (
             lambda: bids(columns=BIDS + ", window_end INT").event_time("at").key_by("window_end").window(
                 rc.windows.tumbling(5)

@@ -134,7 +134,7 @@ def test_what_does_not_fit_is_refused(said, new, error, reason):
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
-        ({}, "migrate says nothing"),
+        ({}, "migrate needs at least one of"),
         ({"using": 1}, "needs a function"),
         ({"using": len, "drop": "n"}, "leave add, drop, rename and retype out"),
         ({"drop": "n", "rename": {"n": "m"}}, "both drops and renames column 'n'"),

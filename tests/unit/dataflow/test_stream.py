@@ -275,7 +275,7 @@ REFUSALS: list[tuple[Callable[[], Any], type[DataflowError], str]] = [
     ),
     (lambda: keyed().aggregate(n=count(), preload=5), DataflowError, "preload must be a function"),
     (lambda: keyed().aggregate(n=count(), name="a/b"), DataflowError, "'a/b' cannot be a name"),
-    (lambda: keyed().aggregate(n=count(), name="_rc"), DataflowError, "Rechannel's own"),
+    (lambda: keyed().aggregate(n=count(), name="_rc"), DataflowError, "are reserved"),
     (lambda: keyed().track(anything, state="carrier INT"), DataflowError, "also a key"),
     (lambda: keyed().track(anything, state="n"), DataflowError, "a type for column 'n'"),
     (lambda: keyed().track(anything, state="n INT", timeout=0), DataflowError, "timeout"),

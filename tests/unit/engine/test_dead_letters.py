@@ -149,7 +149,7 @@ def test_without_on_error_the_timestep_fails_and_names_the_row():
         (lambda s: [s.dead_letters.write.memory("o")], "source 'rows' .* has no dead letters"),
         (
             lambda s: [s.map(number, PARSED, on_error="drop").write.memory("o")],
-            "on_error is 'fail' or 'dead_letter', not 'drop'",
+            "on_error must be 'fail' or 'dead_letter', not 'drop'",
         ),
         (
             lambda s: [s.filter("k > 'a'", on_error="dead_letter").write.memory("o")],

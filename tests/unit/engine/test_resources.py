@@ -208,5 +208,5 @@ def test_what_workers_cannot_be_sent_is_told_ahead():
 
 def test_what_opens_is_a_function():
     stream = rc.read().memory(script("k BIGINT"), name="rows")
-    with pytest.raises(DataflowError, match="resource is a function that opens one, not str"):
+    with pytest.raises(DataflowError, match="resource must be a function that opens one, not str"):
         stream.map_batches(enriched, resource="postgres://")

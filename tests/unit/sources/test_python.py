@@ -178,7 +178,7 @@ def test_an_instance_is_used_as_it_is():
 
 def test_a_simple_reader_that_does_not_advance_is_refused():
     reader = PythonReader(PythonConnector(source=EndlessSource))
-    with pytest.raises(SourceError, match="it would never end"):
+    with pytest.raises(SourceError, match="the stream would never advance"):
         reader.latest(reader.initial(), 0)
     reader.close()
 

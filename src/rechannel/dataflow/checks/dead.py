@@ -14,7 +14,7 @@ _CHOICES = ("fail", "dead_letter")
 def has_dead_letters(what: str, on_error: object) -> bool:
     """Whether `on_error=` says so. Raises DataflowError for what it cannot be."""
     if on_error not in _CHOICES:
-        msg = f"{what} ({caller()}): on_error is 'fail' or 'dead_letter', not {on_error!r}"
+        msg = f"{what} ({caller()}): on_error must be 'fail' or 'dead_letter', not {on_error!r}"
         raise DataflowError(msg)
     return on_error == "dead_letter"
 

@@ -65,21 +65,21 @@ def without(dataflow: Dataflow, names: str | Iterable[str]) -> Dataflow:
 
     Stateless nodes that lead nowhere then go as well. An operator whose rows no node takes stays,
     with its state, unless it is named. Raises UnknownOperatorError, RefusedError when a node that
-    stays reads one that goes, or when no node would take the rows of a source.
+    stays reads one that goes, or when no node would read the rows of a source.
     """
     wanted = [names] if isinstance(names, str) else list(names)
     gone = {id(node_of(dataflow, name)) for name in wanted}
     for node in dataflow.nodes:
         lost = next((up for up in node.upstreams if id(up) in gone), None)
         if lost is not None and id(node) not in gone:
-            msg = f"{label(node)} takes the rows of {lost.name!r}: remove it too, or keep {lost.name!r}"
+            msg = f"{label(node)} reads the rows of {lost.name!r}: remove it too, or keep {lost.name!r}"
             raise RefusedError(msg)
     for node in reversed(dataflow.nodes):
         used = any(id(user) not in gone for user in dataflow.consumers(node))
         if used or id(node) in gone or isinstance(node, Sink | Stateful):
             continue
         if isinstance(node, Source):
-            msg = f"no node would take the rows of {label(node)}: remove it too"
+            msg = f"no node would read the rows of {label(node)}: remove it too"
             raise RefusedError(msg)
         gone.add(id(node))
     return _checked(Dataflow(tuple(node for node in dataflow.nodes if id(node) not in gone)))

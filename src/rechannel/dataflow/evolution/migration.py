@@ -56,7 +56,7 @@ def migrate(
         back=back,
     )
     if made.is_empty and back is None:
-        msg = "migrate says nothing: give add=, drop=, rename=, retype=, using= or back="
+        msg = "migrate needs at least one of add=, drop=, rename=, retype=, using= and back="
         raise DataflowError(msg)
     return made
 
@@ -217,7 +217,7 @@ class _Plan:
         if isinstance(value, pa.Array):
             return Fill(value=value)
         if value is None and not field.nullable:
-            msg = f"migrate(add=...): column {field.name!r} is NOT NULL and cannot start as None"
+            msg = f"migrate(add=...): column {field.name!r} is NOT NULL and cannot start as None; give another value"
             raise DataflowError(msg)
         try:
             return Fill(value=column_of([value], field, lambda _: "migrate(add=...)"))
@@ -249,7 +249,7 @@ class _Plan:
         if old.nullable and not new.nullable:
             msg = (
                 f"column {new.name!r} would be NOT NULL and could be null before: keep it nullable, "
-                f'or say what a null becomes, with drop= and add={{{new.name!r}: "COALESCE(...)"}}'
+                f'or replace its nulls, with drop= and add={{{new.name!r}: "COALESCE(...)"}}'
             )
             raise RefusedError(msg)
 

@@ -29,12 +29,12 @@ def microseconds(given: Duration, what: str, *, least: int = 1) -> int:
     found = _microseconds(given)
     if found is None or found < least:
         msg = (
-            f"{what} is a timedelta, a string such as '10 seconds', or whole milliseconds"
+            f"{what} must be a timedelta, a string such as '10 seconds', or whole milliseconds"
             f"{' of more than nothing' if least else ''}, not {given!r}"
         )
         raise DataflowError(msg)
     if found > MOST:
-        msg = f"{what} is at most 10,000 years, not {given!r}"
+        msg = f"{what} must be at most 10,000 years, not {given!r}"
         raise DataflowError(msg)
     return found
 

@@ -68,7 +68,7 @@ def given(name: str | None, derived: DerivedName) -> str:
         )
         raise DataflowError(msg)
     if name.startswith("_rc"):
-        msg = f"{name!r} cannot be a name: what begins with '_rc' is Rechannel's own"
+        msg = f"{name!r} cannot be a name: names that begin with '_rc' are reserved"
         raise DataflowError(msg)
     return name
 

@@ -145,8 +145,8 @@ def check_output(node: Node, schema: pa.Schema) -> None:
     for name in names:
         if name.startswith(RESERVED):
             msg = (
-                f"{label(node)}: column {name!r} begins with '{RESERVED}', which is Rechannel's "
-                "own; rename it"
+                f"{label(node)}: column {name!r} begins with '{RESERVED}', which is "
+                "reserved; rename it"
             )
             raise DataflowError(msg)
         if names.count(name) > 1:

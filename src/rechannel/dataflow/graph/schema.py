@@ -33,7 +33,7 @@ def resolve(dataflow: Dataflow, ask: Ask) -> dict[str, pa.Schema]:
     found = _walk(dataflow, ask)
     for node in dataflow.nodes:
         if id(node) not in found:
-            msg = f"{label(node)}: its columns could not be found out; give them with schema="
+            msg = f"{label(node)}: its columns could not be determined; give them with schema="
             raise DataflowError(msg)
     return {node.name: found[id(node)] for node in dataflow.nodes}
 

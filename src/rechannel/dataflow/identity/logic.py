@@ -105,7 +105,7 @@ def load_logic(path: str) -> Callable[..., Any]:
     """The function at an import path "package.module:qualname". Raises DataflowError."""
     module_name, colon, name = path.partition(":") if isinstance(path, str) else ("", "", "")
     if not colon or not module_name or not name:
-        msg = f"{path!r} is no import path of a function: write 'package.module:function'"
+        msg = f"{path!r} is not the import path of a function: write 'package.module:function'"
         raise DataflowError(msg)
     if "<" in name:
         msg = (

@@ -42,11 +42,11 @@ def asof_join(  # noqa: PLR0913 - the arguments of `Stream.asof_join`
     what = f"asof_join ({caller()})"
     pairs = pairs_of(on, what)
     if how not in ("left", "inner"):
-        msg = f"{what}: how is left or inner, not {how!r}"
+        msg = f"{what}: how must be 'left' or 'inner', not {how!r}"
         raise DataflowError(msg)
     if direction != "backward":
         msg = (
-            f"{what}: direction is 'backward', not {direction!r}; rows that come after those here are shown by join"
+            f"{what}: direction must be 'backward', not {direction!r}; for rows that come after those here, use join"
             " with within=rc.between(0, ...)"
         )
         raise DataflowError(msg)

@@ -112,5 +112,5 @@ def _check(conditions: Mapping[str, Condition], otherwise: str | None) -> None:
             )
             raise DataflowError(msg)
     if otherwise is not None and (not isinstance(otherwise, str) or otherwise in conditions):
-        msg = f"{what}: otherwise names the stream of all other rows: a name of its own, not {otherwise!r}"
+        msg = f"{what}: otherwise= must be a name that no other branch has, not {otherwise!r}"
         raise DataflowError(msg)

@@ -105,10 +105,10 @@ def cogroup(
         raise DataflowError(msg)
     if within is not None:
         if not isinstance(within, Timed):
-            msg = f"{what}: within is rc.windows.tumbling(...) or rc.windows.sliding(...), not {within!r}"
+            msg = f"{what}: within must be rc.windows.tumbling(...) or rc.windows.sliding(...), not {within!r}"
             raise DataflowError(msg)
         if {START, END} & {*pairs, *pairs.values()}:
-            msg = f"{what}: a key has the name of a window's column; rename it"
+            msg = f"{what}: a key is called {START!r} or {END!r}, as columns of the window are; rename the key"
             raise DataflowError(msg)
         settled = (
             time_of(left, times[0], "left", what),

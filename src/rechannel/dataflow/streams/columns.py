@@ -39,13 +39,13 @@ def computed(
         msg = f"{what} needs the names of the columns that the function receives, as in computed(f, 'price')"
         raise DataflowError(msg)
     if not isinstance(returns, str | pa.DataType | None):
-        msg = f"{what}: returns is an Arrow type or DDL text such as 'DOUBLE', not {returns!r}"
+        msg = f"{what}: returns must be an Arrow type or DDL text such as 'DOUBLE', not {returns!r}"
         raise DataflowError(msg)
     if not isinstance(returns, str):
         return Computed(function=function, columns=columns, kind=returns)
     fields = schema_of(f"c {returns}")
     if len(fields) != 1:
-        msg = f"{what}: returns is the type of one column, not {returns!r}"
+        msg = f"{what}: returns must be the type of one column, not {returns!r}"
         raise DataflowError(msg)
     return Computed(function=function, columns=columns, kind=fields.field(0).type)
 

@@ -37,7 +37,7 @@ def between(least: Duration, most: Duration) -> Between:
     """
     made = Between(least_us=_signed(least), most_us=_signed(most))
     if made.least_us > made.most_us:
-        msg = f"nothing is between {least!r} and {most!r}; give the smaller one first"
+        msg = f"rc.between({least!r}, {most!r}) is empty; give the smaller one first"
         raise DataflowError(msg)
     return made
 

@@ -37,12 +37,12 @@ def lookup(  # noqa: PLR0913 - the arguments of `Stream.lookup`
     what = f"lookup ({caller()})"
     pairs = pairs_of(on, what)
     if how not in ("inner", "left"):
-        msg = f"{what}: how is 'inner' (rows that have a match) or 'left' (all rows), not {how!r}"
+        msg = f"{what}: how must be 'inner' (rows that have a match) or 'left' (all rows), not {how!r}"
         raise DataflowError(msg)
     order = order_in(by, what)
     alike = [column for column in order if column in pairs.values()]
     if alike:
-        msg = f"{what}: by={alike[0]!r} is a column of on=: rows of a key are all alike in it"
+        msg = f"{what}: by={alike[0]!r} is a column of on=, in which all rows of a key are equal; name another column"
         raise DataflowError(msg)
     keys = tuple(pairs)
     settled = given(name, keyed_name(stream, "lookup", keys))

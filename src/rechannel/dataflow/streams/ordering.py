@@ -28,7 +28,7 @@ def order_of(
         msg = f"top ({caller()}) needs a column to order rows by, as in by='price'"
         raise DataflowError(msg)
     if not all(isinstance(direction, bool) for direction in directions):
-        msg = f"top ({caller()}): descending is True or False, for all or for each, not {descending!r}"
+        msg = f"top ({caller()}): descending must be True or False, for all or for each, not {descending!r}"
         raise DataflowError(msg)
     if len(directions) != len(names):
         msg = f"top ({caller()}): descending has {len(directions)} values for {len(names)} columns"
@@ -39,9 +39,7 @@ def order_of(
 def ranking_of(ranking: str) -> str:
     """How rows that are alike are numbered. Raises DataflowError."""
     if ranking not in RANKINGS:
-        msg = (
-            f"top ({caller()}): ranking is one of {', '.join(map(repr, RANKINGS))}, not {ranking!r}"
-        )
+        msg = f"top ({caller()}): ranking must be one of {', '.join(map(repr, RANKINGS))}, not {ranking!r}"
         raise DataflowError(msg)
     return ranking
 

@@ -26,7 +26,7 @@ def with_resource(function: Callable[..., Any], opens: Opens) -> WithResource:
     they are the very same.
     """
     if not callable(opens):
-        msg = f"map_batches ({caller()}): resource is a function that opens one, not {type(opens).__name__}"
+        msg = f"map_batches ({caller()}): resource must be a function that opens one, not {type(opens).__name__}"
         raise DataflowError(msg)
     digest = digest_of((opens, function))
     key = digest.text if digest.complete else f"{digest.text}-{_number(opens, function)}"

@@ -142,7 +142,7 @@ class UserState(Generic[Downstream]):
         """Return the column of event times that a timeout refers to; None = the time of timesteps."""
         what = f"{operator} ({caller()})"
         if time not in ("event", "processing"):
-            msg = f"{what}: time is 'event' or 'processing', not {time!r}"
+            msg = f"{what}: time must be 'event' or 'processing', not {time!r}"
             raise DataflowError(msg)
         if time == "processing" and time_column is None:
             return None

@@ -12,7 +12,7 @@ def every(interval: Duration) -> Every:
     """Show incomplete windows as well, at an interval of processing time: `emit=rc.every("10 seconds")`."""
     length = microseconds(interval, "interval of rc.every")
     if length % 1_000:
-        msg = f"an interval of rc.every is whole milliseconds, not {interval!r}"
+        msg = f"the interval of rc.every must be whole milliseconds, not {interval!r}"
         raise DataflowError(msg)
     return Every(ms=length // 1_000)
 
@@ -70,6 +70,6 @@ def counting(size: int, every: int | None = None) -> Count:
 def rows_of(number: int, what: str) -> int:
     """A number of rows. Raises DataflowError unless it is a positive whole number."""
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        msg = f"{what} is a whole number of rows of at least 1, not {number!r}"
+        msg = f"{what} must be a whole number of rows of at least 1, not {number!r}"
         raise DataflowError(msg)
     return number

@@ -26,10 +26,10 @@ def named(query: str, operators: Sequence[str]) -> list[str]:
     If a column or a string has the name of an operator, that operator is read unnecessarily.
     """
     if not isinstance(query, str) or not query.strip():
-        msg = f"a query is a string such as 'SELECT * FROM counts', not {query!r}"
+        msg = f"a query must be a string such as 'SELECT * FROM counts', not {query!r}"
         raise RefusedError(msg)
     if _begin(query) not in _QUERIES:
-        msg = f"state is read-only: a query begins with SELECT, WITH or VALUES, unlike {query.strip()[:40]!r}"
+        msg = f"state is read-only: a query must begin with SELECT, WITH or VALUES, not {query.strip()[:40]!r}"
         raise RefusedError(msg)
     asked = query.casefold()
     return [name for name in operators if _word(name).search(asked)]

@@ -317,7 +317,7 @@ def fitted(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if column.type == kind:
         return column
     if _is_text(column.type) != _is_text(kind) and not pa.types.is_null(column.type):
-        msg = f"{type_name(column.type)} does not become {type_name(kind)}"
+        msg = f"{type_name(column.type)} cannot be converted to {type_name(kind)}"
         raise pa.ArrowInvalid(msg)
     return decoded(column).cast(kind)
 

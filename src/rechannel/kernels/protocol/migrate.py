@@ -99,7 +99,7 @@ class Migration:
             msg = f"{len(self.steps)} steps cannot make {len(self.to_schema)} columns"
             raise ValueError(msg)
         if self.expired_before_ms is not None and SEEN not in self.from_schema.names:
-            msg = f"nothing tells when keys were last seen: there is no column {SEEN!r}"
+            msg = f"when keys were last seen is unknown: the state has no column {SEEN!r}"
             raise ValueError(msg)
 
     def alive(self, columns: Columns) -> Mask | None:

@@ -126,7 +126,7 @@ class Load:
                 hashes, columns[:width], None if row_order is None else row_order[rows]
             )
             if groups.count != groups.rows:
-                msg = f"initial state of {self.program.operator!r} has a key more than once"
+                msg = f"initial state of {self.program.operator!r} has a key more than once; give one row per key"
                 raise DataflowError(msg)
             writer = RunWriter(self.program, self.step, number, attempt)
             own = self.slices.intervals_of(number)

@@ -114,9 +114,7 @@ class Lag(_Earlier):
         return shown, self._state([array], groups, old, found)
 
     def _scalar(self, kind: pa.DataType) -> pa.Scalar:
-        msg = (
-            f"lag({self.column!r}): default={self.default!r} is no value of type {type_name(kind)}"
-        )
+        msg = f"lag({self.column!r}): default={self.default!r} is not a value of type {type_name(kind)}"
         try:
             made = pa.scalar(self.default, kind)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:

@@ -36,7 +36,7 @@ class RunningSpec(OperatorSpec):
             hint = "use lag, difference or cumulative"
             if isinstance(function, AggregateFunction):
                 hint = f"it is an aggregate: use cumulative({function!r})"
-            msg = f"running: {name}={function!r} is no function of the order of rows; {hint}"
+            msg = f"running: {name}={function!r} is not a function of the order of rows; {hint}"
             raise DataflowError(msg)
 
     @property

@@ -138,7 +138,7 @@ class Asked:
     def by_processing_time(self) -> bool:
         """Whether windows go by the time of timesteps. Raises DataflowError for a time that is neither."""
         if self.time not in ("event", "processing"):
-            msg = f"{self.what}: time is 'event' or 'processing', not {self.time!r}"
+            msg = f"{self.what}: time must be 'event' or 'processing', not {self.time!r}"
             raise DataflowError(msg)
         return self.time == "processing"
 
@@ -151,7 +151,7 @@ class Asked:
             raise DataflowError(msg)
         if self.shown != ON_CLOSE and not (on_change and self.shown == ON_UPDATE):
             msg = (
-                f"{self.what}: emit is 'on_close' or, for windows that do not overlap, 'on_update',"
+                f"{self.what}: emit must be 'on_close' or, for windows that do not overlap, 'on_update',"
                 f" not {self.shown!r}{self.hint}"
             )
             raise DataflowError(msg)
@@ -198,7 +198,7 @@ class Asked:
             raise DataflowError(msg)
         if self.shown not in (ON_CLOSE, ON_UPDATE):
             msg = (
-                f"{self.what}: emit is 'on_close', 'on_update' or rc.every(...), not {self.emit!r}"
+                f"{self.what}: emit must be 'on_close', 'on_update' or rc.every(...), not {self.emit!r}"
                 f"{self.hint}"
             )
             raise DataflowError(msg)

@@ -243,7 +243,7 @@ class JobLog:
 
 def _time(ms: float) -> float:
     if not 0 <= ms < _LATEST:
-        msg = f"{ms} is no time of an event: expected milliseconds since 1970, before the year 2100"
+        msg = f"{ms} is not the time of an event: expected milliseconds since 1970, before the year 2100"
         raise ValueError(msg)
     return float(ms)
 

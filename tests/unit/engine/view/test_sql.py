@@ -221,10 +221,10 @@ def test_names_are_found_as_whole_words():
         ("SELECT * FROM nothing", UnknownOperatorError, "no table nothing; .* `totals`, `windows`"),
         ("SELECT price FROM totals", RefusedError, "price"),
         ("SELECT (", RefusedError, "cannot be answered: .*The tables are `totals`"),
-        ("DROP TABLE totals", RefusedError, "state is read-only: a query begins with SELECT"),
-        ("/* a */ -- b\n insert into totals", RefusedError, "unlike '/"),
-        ("  ", RefusedError, "a query is a string"),
-        (7, RefusedError, "a query is a string"),
+        ("DROP TABLE totals", RefusedError, "state is read-only: a query must begin with SELECT"),
+        ("/* a */ -- b\n insert into totals", RefusedError, "not '/"),
+        ("  ", RefusedError, "a query must be a string"),
+        (7, RefusedError, "a query must be a string"),
     ],
 )
 def test_what_cannot_be_answered_is_told(shop, query, error, words):

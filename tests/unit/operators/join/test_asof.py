@@ -271,9 +271,9 @@ def test_what_cannot_be_is_refused_before_anything_runs():
     for wrong, words in (
         (lambda: timed.asof_join(there, "k"), "no column 'k'"),
         (lambda: timed.asof_join(there, []), "the columns to join on"),
-        (lambda: timed.asof_join(there, on, how="right"), "how is left or inner"),
-        (lambda: timed.asof_join(there, on, direction="forward"), "direction is 'backward'"),
-        (lambda: timed.asof_join(there, on, tolerance="soon"), "tolerance is a timedelta"),
+        (lambda: timed.asof_join(there, on, how="right"), "how must be 'left' or 'inner'"),
+        (lambda: timed.asof_join(there, on, direction="forward"), "direction must be 'backward'"),
+        (lambda: timed.asof_join(there, on, tolerance="soon"), "tolerance must be a timedelta"),
         (lambda: timed.asof_join(there, on, suffix=""), "give another suffix="),
         (lambda: timed.asof_join("right", on), "takes a stream"),
         (lambda: left.asof_join(there, on), "of the left side"),

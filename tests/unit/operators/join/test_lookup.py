@@ -247,7 +247,7 @@ def test_what_cannot_be_is_refused():
         (lambda: stream.lookup(table, []), "the columns to join on"),
         (lambda: stream.lookup(table, {"k": "id"}, how="full"), "'inner'"),
         (lambda: stream.lookup(table, {"k": "id"}, by="when"), "no column 'when'"),
-        (lambda: stream.lookup(table, {"k": "id"}, by="id"), "all alike"),
+        (lambda: stream.lookup(table, {"k": "id"}, by="id"), "are equal"),
         (lambda: stream.lookup(table, {"k": "id"}, by=["at", "at"]), "each once"),
         (lambda: stream.lookup(table, {"k": "id"}, suffix=1), "suffix"),
         (lambda: stream.lookup(table, {"k": "a"}), "cast one of them"),

@@ -159,7 +159,7 @@ def test_what_cannot_be_is_refused():
         ),
         (
             lambda: keyed.window(rc.windows.tumbling(10)).top(1, by="price", ranking="dense"),
-            "ranking is one of",
+            "ranking must be one of",
         ),
         (lambda: keyed.window(rc.windows.same_window()), "do not come out of windows"),
     ):

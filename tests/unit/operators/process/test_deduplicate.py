@@ -154,7 +154,7 @@ def test_it_is_the_same_while_tasks_and_bins_change():
         (lambda rows: rows.deduplicate("id", within=5), "needs a column of event times"),
         (lambda rows: rows.deduplicate("id", within=5, time_column="at"), "'rows' get there without one"),
         (lambda rows: rows.event_time("at").deduplicate("id", within=5, time_column="id"), "must be timestamps"),
-        (lambda rows: rows.event_time("at").deduplicate("id", within=0), "within is a timedelta"),
+        (lambda rows: rows.event_time("at").deduplicate("id", within=0), "within must be a timedelta"),
         (lambda rows: rows.map(tuple, "until_us LONG").deduplicate("until_us"), "is reserved for state"),
         (lambda rows: rows.transform(lambda df: df).distinct(), "columns are not known yet"),
         (lambda rows: rows.deduplicate("id").late, "has no late rows"),

@@ -289,7 +289,7 @@ def test_what_a_timer_goes_by_cannot_change(batches):
         ({"timeout": 9, "time": "event"}, "needs a column of event times"),
         ({"time": "event", "time_column": "at"}, "by which times a timeout= goes"),
         ({"timeout": 9, "time_column": "at"}, "time_column= is for time='event'"),
-        ({"timeout": 9, "time": "other"}, "time is 'event' or 'processing', not 'other'"),
+        ({"timeout": 9, "time": "other"}, "time must be 'event' or 'processing', not 'other'"),
         ({"timeout": "soon"}, "'soon'"),
         ({}, "timeout="),
         ({"timeout": 9, "expired": 1}, "needs a function"),

@@ -213,7 +213,7 @@ def test_an_error_of_the_function_keeps_its_traceback() -> None:
         ({"n": [1, 2, 3], "total": ["x", "y", "z"]}, "'total' is declared bigint"),
         ({"n": np.array([1.5, 2, 3]), "total": [1, 2, 3]}, "'n' is declared bigint"),
         ({"n": [1, 2, 3], "total": [1, 2, 3], "_drop": ["x"] * 3}, "'_drop' is declared boolean"),
-        ({"n": ["1", "2", "3"], "total": [1, 2, 3]}, "string does not become bigint"),
+        ({"n": ["1", "2", "3"], "total": [1, 2, 3]}, "string cannot be converted to bigint"),
         ([1, 2, 3], "not list"),
     ],
 )

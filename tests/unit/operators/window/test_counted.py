@@ -146,7 +146,7 @@ def test_what_cannot_be_is_refused():
     for wrong, words in (
         (
             lambda: rc.windows.counting(0),
-            "size of a window is a whole number of rows of at least 1, not 0",
+            "size of a window must be a whole number of rows of at least 1, not 0",
         ),
         (lambda: rc.windows.counting("3"), "not '3'"),
         (lambda: rc.windows.counting(3, every=1.5), "distance between windows"),

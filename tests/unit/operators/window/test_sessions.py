@@ -258,7 +258,7 @@ def test_what_cannot_be_is_refused():
     keyed = stream.key_by("user")
     gap = rc.windows.sessions("10 seconds")
     for wrong, words in (
-        (lambda: keyed.window(gap, emit="changes"), "emit is 'on_close'"),
+        (lambda: keyed.window(gap, emit="changes"), "emit must be 'on_close'"),
         (lambda: keyed.window(gap).top(1, by="x"), "of one length"),
         (lambda: keyed.window(gap).apply_batches(max, "window_end TIMESTAMP"), "leave it out"),
         (lambda: keyed.window(gap).aggregate(_last=agg.count()), "reserved for sessions"),

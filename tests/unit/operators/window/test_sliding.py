@@ -136,7 +136,7 @@ def test_it_is_the_same_while_tasks_and_bins_change():
     ("window", "options", "aggregates", "message"),
     [
         (lambda: rc.windows.sliding(5, 10), {}, {}, "would leave out the rows between two windows"),
-        (lambda: rc.windows.sliding(5, 0), {}, {}, "distance between windows is a timedelta"),
+        (lambda: rc.windows.sliding(5, 0), {}, {}, "distance between windows must be a timedelta"),
     ],
 )
 def test_what_makes_no_sense_is_refused(window, options, aggregates, message):

@@ -143,7 +143,7 @@ def test_rows_that_wait_for_a_function_are_not_read_when_others_come():
 
 
 def test_a_default_of_another_type_is_refused():
-    with pytest.raises(DataflowError, match=r"default=1\.5 is no value"):
+    with pytest.raises(DataflowError, match=r"default=1\.5 is not a value"):
         Harness([keyed().running(before=agg.lag("v", default=1.5)).write.memory("out")])
 
 

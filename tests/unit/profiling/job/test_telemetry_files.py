@@ -73,7 +73,7 @@ def test_what_is_not(tmp_path):
         ('{"event":"task_finished","timestep":1}', "line 5 of .* is not an event"),
         (
             '{"event":"job_stopped","job":"j","at_ms":-1}',
-            "event 3 of .*: -1 is no time of an event",
+            "event 3 of .*: -1 is not the time of an event",
         ),
         ('{"event":"timestep_committed","timestep":1,"at_ms":1,"duration_ms":"x"}', "line 5 of"),
         ('{"event":"timestep_committed","timestep":0.5,"at_ms":1,"duration_ms":1}', "line 5 of"),
