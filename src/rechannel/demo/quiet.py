@@ -31,8 +31,8 @@ def quiet_session(log: Path) -> Iterator[SparkSession]:
     except RechannelError:
         raise
     except Exception as error:
-        said = log.read_text(encoding="utf-8", errors="replace")[-_TAIL:]
-        msg = f"Spark does not start ({type(error).__name__}: {error}); it says:\n{said}"
+        tail = log.read_text(encoding="utf-8", errors="replace")[-_TAIL:]
+        msg = f"Spark does not start ({type(error).__name__}: {error}); it says:\n{tail}"
         raise SessionError(msg) from error
     try:
         yield spark

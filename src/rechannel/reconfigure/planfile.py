@@ -109,8 +109,8 @@ def checked_way(data: Mapping[str, Any]) -> WayInPlan:
     except msgspec.ValidationError as error:
         words, _, where = str(error).replace("`", "").partition(" - at $")
         where = where.strip(".")
-        said = f"{where}: {words[:1].lower()}{words[1:]}" if where else words
-        msg = f"not a valid plan: {said}; write one with plan.save(path)"
+        reason = f"{where}: {words[:1].lower()}{words[1:]}" if where else words
+        msg = f"not a valid plan: {reason}; write one with plan.save(path)"
         raise RefusedError(msg) from None
     return way
 

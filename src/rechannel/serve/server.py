@@ -137,11 +137,11 @@ def serve(
     if token is not None:
         check_token(token)
     listener = listen(host, port)
-    said = words() if token is None else token
-    left = None if token is not None else _leave(listener, said)
-    rules = Rules(bound=host, token=said, local=token is None and is_loopback(host))
+    secret = words() if token is None else token
+    left = None if token is not None else _leave(listener, secret)
+    rules = Rules(bound=host, token=secret, local=token is None and is_loopback(host))
     config = _configuration(application(job, rules, allowed))
-    return Server(job, uvicorn.Server(config), listener, said, left)
+    return Server(job, uvicorn.Server(config), listener, secret, left)
 
 
 def _configuration(app: Any) -> uvicorn.Config:

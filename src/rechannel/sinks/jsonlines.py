@@ -56,8 +56,8 @@ def text_of(value: Any, kind: pa.DataType) -> str:
 
 
 def _object(members: list[tuple[str, str]]) -> str:
-    said = (f"{json.dumps(name, ensure_ascii=False)}: {text}" for name, text in members)
-    return f"{{{', '.join(said)}}}"
+    fields = (f"{json.dumps(name, ensure_ascii=False)}: {text}" for name, text in members)
+    return f"{{{', '.join(fields)}}}"
 
 
 def _plain(value: Any) -> Any:

@@ -190,8 +190,8 @@ def _options(connector: PythonConnector) -> Any:
 def _columns(source: DataSource, declared: pa.Schema | None) -> StructType:
     if declared is not None:
         return spark_schema(declared)
-    told = source.schema()
-    return told if isinstance(told, StructType) else spark_schema(schema_of(told))
+    schema = source.schema()
+    return schema if isinstance(schema, StructType) else spark_schema(schema_of(schema))
 
 
 def _plain(offset: Any) -> Offset:

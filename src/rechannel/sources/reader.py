@@ -158,5 +158,5 @@ class Explains(Protocol):
 
 def explained(error: BaseException, readers: Iterable[SourceReader]) -> SourceError | None:
     """Return the explanation of the source that an error is about; None if no source has one."""
-    told = (reader.explain(error) for reader in readers if isinstance(reader, Explains))
-    return next((one for one in told if one is not None), None)
+    explanations = (reader.explain(error) for reader in readers if isinstance(reader, Explains))
+    return next((one for one in explanations if one is not None), None)

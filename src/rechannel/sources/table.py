@@ -88,8 +88,8 @@ class TableConnector(Connector):
 
     def columns_of(self, table: Table) -> pa.Schema:
         """Return the columns of the source's rows if this is the table."""
-        told = table.schema if isinstance(table, pa.Table) else arrow_schema(table.schema)
-        columns = decoded_schema(told)
+        schema = table.schema if isinstance(table, pa.Table) else arrow_schema(table.schema)
+        columns = decoded_schema(schema)
         if self.refresh_ms is None:
             return columns
         return columns.append(GONE_FIELD)

@@ -92,8 +92,8 @@ class Client:
         import httpx
 
         self._url = base_of(url)
-        said = token_of(token) or token_left_for(self._url)
-        headers = {} if said is None else {"Authorization": f"Bearer {said}"}
+        secret = token_of(token) or token_left_for(self._url)
+        headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
         timeout = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
         # Proxies of the environment are for other hosts.
         self._http = httpx.Client(headers=headers, timeout=timeout, trust_env=False)

@@ -87,7 +87,9 @@ def written(kind: type[Change]) -> list[Written]:
 def _written(field: Field[Any], type_: Any) -> Written:
     notes = list(_notes(type_))
     cli = next((note for note in notes if isinstance(note, Cli)), Cli())
-    said = (note.description for note in notes if isinstance(note, Meta) and note.description)
+    descriptions = (
+        note.description for note in notes if isinstance(note, Meta) and note.description
+    )
     has_default = field.default is not MISSING or field.default_factory is not MISSING
     return Written(
         name=field.name,
@@ -95,7 +97,7 @@ def _written(field: Field[Any], type_: Any) -> Written:
         has_default=has_default,
         optional=has_default or (_may_be_none(type_) and cli.read is None),
         default=field.default if isinstance(field.default, int | float | str) else None,
-        words=(words := next(said, "")),
+        words=(words := next(descriptions, "")),
         help=cli.help or words,
         cli=cli,
     )

@@ -137,14 +137,14 @@ def timed(
 def rowless(plan: PhysicalPlan, times: Mapping[str, Times], stream_ms: int) -> dict[str, int]:
     """Return watermarks after a timestep without rows: only idle inputs and processing time can move them."""
     passed: dict[str, int] = {}
-    told: dict[str, int] = {}
+    watermarks: dict[str, int] = {}
     for stage in plan.stages:
         if stage.can is None or not stage.times:
             continue
         before = times.get(stage.name, Times())
-        watermark = advance(before, stage.times, told, stream_ms).watermark
+        watermark = advance(before, stage.times, watermarks, stream_ms).watermark
         passed[stage.name] = watermark
-        told.update(handed_on(stage.name, stage.can, watermark))
+        watermarks.update(handed_on(stage.name, stage.can, watermark))
     return passed
 
 
@@ -197,11 +197,11 @@ def times_of(reports: Iterable[TaskReport], operator: str) -> Times | None:
 
     Raises TimestepError if its tasks disagree.
     """
-    told = [state.times for state in states_of(reports, operator) if state.times is not None]
-    if any(other != told[0] for other in told[1:]):
-        msg = f"tasks of operator {operator!r} disagree on event time: {told}"
+    times = [state.times for state in states_of(reports, operator) if state.times is not None]
+    if any(other != times[0] for other in times[1:]):
+        msg = f"tasks of operator {operator!r} disagree on event time: {times}"
         raise TimestepError(msg)
-    return told[0] if told else None
+    return times[0] if times else None
 
 
 def states_of(reports: Iterable[TaskReport], operator: str) -> Iterator[StateReport]:

@@ -169,8 +169,8 @@ def _owners(columns: Any, count: int, name: str) -> IntArray:
     """Key number of every row."""
     if KEY not in columns:
         return np.arange(count, dtype=np.int64)
-    told = declared_column(columns[KEY], pa.field(KEY, pa.int64()), name)
-    owners: IntArray = told.fill_null(-1).to_numpy(zero_copy_only=False)
+    declared = declared_column(columns[KEY], pa.field(KEY, pa.int64()), name)
+    owners: IntArray = declared.fill_null(-1).to_numpy(zero_copy_only=False)
     if len(owners) and (owners.min() < 0 or owners.max() >= count):
         msg = f"{name}: {KEY!r} is the number of a key, from 0 to {count - 1}, and never null"
         raise UserFunctionError(msg)

@@ -240,14 +240,14 @@ class SparkLog:
 
     def _job(self, event: JobStart) -> None:
         self.end = max(self.end, event.time)
-        said = event.properties or {}
+        properties = event.properties or {}
         self.jobs[event.number] = SparkJob(
             number=event.number,
             start=event.time,
             stages=tuple(stage.number for stage in event.stages),
-            batch=said.get("streaming.sql.batchId"),
-            query=said.get("sql.streaming.queryId"),
-            description=said.get("spark.job.description"),
+            batch=properties.get("streaming.sql.batchId"),
+            query=properties.get("sql.streaming.queryId"),
+            description=properties.get("spark.job.description"),
         )
         for stage in event.stages:
             if stage.number not in self.stages:

@@ -258,8 +258,8 @@ def _parents(
     found = {}
     for stage in place:
         parents = stages[stage].parents if stage in stages else ()
-        told = [each if each in place else _same(stages, ran, each) for each in parents]
-        parts = [worker[begin[place[p]] : end[place[p]]] for p in told if p is not None]
+        known = [each if each in place else _same(stages, ran, each) for each in parents]
+        parts = [worker[begin[place[p]] : end[place[p]]] for p in known if p is not None]
         if parts:
             found[stage] = np.unique(np.concatenate(parts)).astype(np.int32)
     return found

@@ -86,5 +86,7 @@ def test_tables_and_finished_input_are_decoded(kind):
 def test_a_source_that_says_otherwise_is_refused_by_the_columns_name():
     connector = MemoryConnector(schema="k STRING")
     object.__setattr__(connector, "schema", pa.schema([("k", CODED[0])]))
-    with pytest.raises(DataflowError, match=r"column 'k' is dictionary<.*declare it as string"):
+    with pytest.raises(
+        DataflowError, match=r"column 'k' is declared as dictionary<.*declare it as string"
+    ):
         rc.read().memory(connector, name="one").key_by("k").aggregate(n=agg.count())
