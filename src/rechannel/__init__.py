@@ -39,16 +39,16 @@ if TYPE_CHECKING:
     from rechannel.engine.spark.session.session import advise, session
     from rechannel.errors import RechannelError
     from rechannel.job import Job
+    from rechannel.job_seams import InProcess
     from rechannel.model.patience import Patience
     from rechannel.profiling.api import profile, profile_session
     from rechannel.running import Reconfiguration, RunningJob
-    from rechannel.seams import InProcess
     from rechannel.settings import Settings
     from rechannel.state.stores.local import Durability
 
 _HOMES = {
     "Durability": "rechannel.state.stores.local",
-    "InProcess": "rechannel.seams",
+    "InProcess": "rechannel.job_seams",
     "Job": "rechannel.job",
     "Patience": "rechannel.model.patience",
     "RechannelError": "rechannel.errors",

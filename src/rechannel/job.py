@@ -24,14 +24,14 @@ from rechannel.engine.program.physical import compile_plan
 from rechannel.engine.program.steps import first_configuration
 from rechannel.engine.program.versions import bound
 from rechannel.errors import DataflowError
+from rechannel.job_seams import InProcess, job_seams, wall_clock
 from rechannel.model.text import Text
 from rechannel.running import RunningJob
-from rechannel.seams import InProcess, job_seams, wall_clock
 from rechannel.serve import serve
 from rechannel.settings import Settings
 from rechannel.sinks.claims import Ledger
 from rechannel.state.store import Store
-from rechannel.state.stores.opening import open_store
+from rechannel.state.stores.locations import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

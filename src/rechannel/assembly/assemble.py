@@ -32,11 +32,12 @@ from rechannel.engine.loop.published import PublishedPosition
 from rechannel.engine.loop.recovering import first_state
 from rechannel.engine.loop.source_tracker import SourceTracker
 from rechannel.engine.program.identity import Identity
-from rechannel.engine.program.opening import opening
 from rechannel.engine.program.position import StreamPosition
 from rechannel.engine.program.restarting import elsewhere
+from rechannel.engine.program.start_entries import start_entries
+from rechannel.engine.program.starting import start_program
 from rechannel.engine.program.steps import first_configuration
-from rechannel.engine.program.versions import NOTE, Program, current_record, start_program
+from rechannel.engine.program.versions import NOTE, Program, current_record
 from rechannel.engine.program.withdrawal import described, held_back, withdrawal
 from rechannel.engine.publish.publisher import Publisher
 from rechannel.engine.reconfigure.cluster import Cluster
@@ -54,7 +55,7 @@ from rechannel.settings import Settings
 from rechannel.sinks.claims import Ledger
 from rechannel.state.store import Store
 from rechannel.state.stores.local import directory_of
-from rechannel.state.stores.opening import check_keys
+from rechannel.state.stores.locations import check_keys
 from rechannel.telemetry.hub import STORE, Hub
 
 _LOG = logging.getLogger("rechannel")
@@ -120,7 +121,9 @@ class _Assembly:
             changed = NOTE in state.notes
             identity.check(seams.store, changed=changed)
             configuration = self._first(program, opener)
-            opening(state, program, configuration, int(seams.clock()))  # refuses here, or nowhere
+            start_entries(
+                state, program, configuration, int(seams.clock())
+            )  # refuses here, or nowhere
             tables = initial_state(program.plan, program.programs, state, opener.loader)
             if OWNER not in state.notes:  # no driver was here before: sinks are claimed in its name
                 self._take_over(identity)
@@ -210,7 +213,7 @@ class _Assembly:
         """Journal what this program means, and the state that it begins with."""
         program, wall_ms = current.program, int(self.seams.clock())
         moved = elsewhere(self.dataflow, current_record(self.journal.state))
-        for body in opening(self.journal.state, program, configuration, wall_ms):
+        for body in start_entries(self.journal.state, program, configuration, wall_ms):
             self.journal.append(body)
         reverted = () if program.back is None else (program.back.sentence(),)
         for sentence in (*moved, *reverted, *self._unheeded(configuration)):

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from rechannel.engine.failures.stopping import Stopping
 from rechannel.engine.journal.entries import Opened
 from rechannel.engine.loop.housekeeping import Thread
-from rechannel.engine.program.versions import ProgramStart
+from rechannel.engine.program.starting import ProgramStart
 from rechannel.engine.reconfigure.cluster import Cluster
 from rechannel.engine.reconfigure.preparer import Preparer
 from rechannel.engine.reconfigure.switch import Opener, ProgramSwitch, Ready
@@ -59,7 +59,10 @@ class Bearing(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Seams:
-    """Where a driver touches what is outside of it. A job's are in `seams.py`, a harness's in `testing/harness.py`."""
+    """Where a driver touches what is outside of it.
+
+    A job's are in `job_seams.py`, a harness's in `testing/harness.py`.
+    """
 
     store: Store
     clock: Clock

@@ -20,7 +20,7 @@ from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.changes.together import MOST_CHANGES, one_change
 from rechannel.reconfigure.moment import EventMoment, watermark
 from rechannel.reconfigure.plan import Plan
-from rechannel.serve.outside import OneChange, OneStrategy, PlanFile, check_replayable
+from rechannel.serve.body_fields import OneChange, OneStrategy, PlanFile, check_replayable
 
 
 def _iso(value: object) -> datetime:

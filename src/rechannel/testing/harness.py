@@ -42,8 +42,8 @@ from rechannel.state.store import Store
 from rechannel.state.stores.faulty import Fault, FaultyStore, Outage
 from rechannel.state.stores.memory import MemoryStore
 from rechannel.state.stores.patient import PatientStore
+from rechannel.telemetry.driver_hub import open_hub
 from rechannel.telemetry.hub import Hub
-from rechannel.telemetry.opening import open_hub
 from rechannel.testing.clock import ManualClock
 from rechannel.testing.process import (
     Choose,

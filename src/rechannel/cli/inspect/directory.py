@@ -11,7 +11,7 @@ from rechannel.errors import MissingFileError, RefusedError
 from rechannel.state.keys import IDENTITY
 from rechannel.state.store import Backing
 from rechannel.state.stores.local import Durability, directory_of
-from rechannel.state.stores.opening import open_backing
+from rechannel.state.stores.locations import open_backing
 
 TELEMETRY = "telemetry"
 

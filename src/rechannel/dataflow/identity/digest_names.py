@@ -53,6 +53,8 @@ FIRST_MODULES = {
     "rechannel.dataflow.streams.windowed": "rechannel.dataflow.windowed",
     "rechannel.dataflow.streams.windowing": "rechannel.dataflow.windowing",
     "rechannel.dataflow.streams.writer": "rechannel.dataflow.writer",
+    "rechannel.engine.program.start_entries": "rechannel.engine.program.opening",
+    "rechannel.job_seams": "rechannel.seams",
     "rechannel.kernels.columnar.concatenate": "rechannel.kernels.joined",
     "rechannel.kernels.columnar.digits": "rechannel.kernels.digits",
     "rechannel.kernels.columnar.exact": "rechannel.kernels.exact",
@@ -146,6 +148,9 @@ FIRST_MODULES = {
     "rechannel.running.job": "rechannel.running",
     "rechannel.running.reconfiguration": "rechannel.running",
     "rechannel.running.server": "rechannel.running",
+    "rechannel.serve.body_fields": "rechannel.serve.outside",
+    "rechannel.state.stores.locations": "rechannel.state.stores.opening",
+    "rechannel.telemetry.driver_hub": "rechannel.telemetry.opening",
 }
 """First name of every module that has moved, by its present name; those of specs are in `operators.registry`."""
 

@@ -12,8 +12,8 @@ from rechannel.engine.loop.boundary import journal_early
 from rechannel.engine.loop.core.state import LoopState, Operators, Rules, schedule_of
 from rechannel.engine.loop.intents import decided_of, reads_mine
 from rechannel.engine.loop.outside import Outside
-from rechannel.engine.program.opening import reconciled
 from rechannel.engine.program.physical import PhysicalPlan
+from rechannel.engine.program.start_entries import reconciled
 from rechannel.kernels.protocol.program import TASK_BYTES
 from rechannel.model.configuration import Configuration
 from rechannel.settings import Settings

@@ -1,4 +1,4 @@
-"""Versions of the dataflow: which one a driver starts with, and what the next one means for the running stream.
+"""Versions of the dataflow: what the next one means for the running stream. What a start means is in `starting`.
 
 The journal keeps in a note, for each version, which logic each node runs (import path and digest, never code), what
 state each operator keeps, and how state of earlier versions is read. So a driver that starts with the program text from
@@ -8,9 +8,8 @@ if the text can use the state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -18,30 +17,22 @@ import pyarrow as pa
 from rechannel.dataflow.checks.check import fingerprint
 from rechannel.dataflow.evolution.difference import Difference, differences
 from rechannel.dataflow.evolution.migration import Migrate
-from rechannel.dataflow.evolution.migration_json import mended_json, migration_from_json
+from rechannel.dataflow.evolution.migration_json import migration_from_json
 from rechannel.dataflow.graph.nodes import Dataflow, Late, Stateful
 from rechannel.dataflow.identity.logic import dataflow_identity
-from rechannel.dataflow.identity.provided import Provided, provided_by
-from rechannel.engine.journal.incarnations import operators_of
+from rechannel.dataflow.identity.provided import Provided
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.carrying import Stored, carried, next_schema_versions
-from rechannel.engine.program.leading_back import Return, Text, leading_back
+from rechannel.engine.program.leading_back import Return
 from rechannel.engine.program.physical import PhysicalPlan, Stage, compile_plan
 from rechannel.engine.program.programs import Passage, program_of
 from rechannel.engine.program.restarting import (
-    check_age,
-    check_incarnations,
-    check_sinks,
-    check_sources,
-    check_state,
     lasting,
-    sinks_of,
     sources_of,
 )
 from rechannel.engine.program.schema_versions import directed
 from rechannel.engine.program.steps import first_configuration
-from rechannel.engine.program.stored_versions import stored_schema_versions
-from rechannel.errors import OtherDataflowError, RefusedError
+from rechannel.errors import RefusedError
 from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.kernels.protocol.program import StageProgram
 from rechannel.kernels.protocol.resolved import telling_late
@@ -81,132 +72,15 @@ class Program:
     back: Return | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProgramStart:
-    """What a start means for the program: the user's permissions. See `Job.start`."""
-
-    revert: bool = False
-    """Continue with the text from before a live change."""
-    mended: bool = False
-    """Functions of migrations may have changed; the journal keeps their new digests."""
-    fresh: Collection[str] = ()
-    """Sources that are meant to begin."""
-    without: Collection[str] = ()
-    """Sources that are given up, and sinks in quarantine whose unpublished timesteps are."""
-    migrations: Sequence[Callable[..., Any]] = ()
-    """Functions that the journalled migrations may name."""
-
-
-def start_program(
-    dataflow: Dataflow,
-    schemas: Mapping[str, pa.Schema],
-    store: Store,
-    state: JournalState,
-    start: ProgramStart,
-) -> Program:
-    """The program of a driver that starts.
-
-    Raises OldProgramError, OtherDataflowError, RefusedError.
-    """
-    known: Mapping[str, Json] = state.notes.get(NOTE) or {}
-    current = _current(state)
-    held = known.get(str(current), {})
-    text = Text(
-        identity=dataflow_identity(dataflow),
-        operators=fingerprint(dataflow, schemas),
-        lasting=lasting(dataflow),
-        logics=bound(dataflow, schemas),
-    )
-    stored = partial(stored_schema_versions, store, lambda: state)
-    back = leading_back(text, known, current, stored) if start.revert else None
-    if held and held["identity"] != text.identity and not start.revert:
-        check_age(
-            text.identity, known, current, why_not=lambda: _why_not(text, known, current, stored)
-        )
-    _check_members(dataflow, state, held, start)
-    if back is None:
-        check_state(text.operators, text.lasting, held)
-    incarnations = operators_of(dataflow, state.notes)
-    check_incarnations(text.identity, known, incarnations)
-    provided = provided_by(dataflow, start.migrations, mended=start.mended)
-    record = _continued_record(dataflow, text, held, incarnations)
-    record["migrations"] = _passages(held, back, provided, mended=start.mended)
-    if back is None:
-        record |= {"back_to": held["back_to"]} if "back_to" in held else {}
-        return compile_program(dataflow, schemas, store, current, record, provided)
-    record |= _returned(record, back, text.logics)
-    made = compile_program(dataflow, schemas, store, current + 1, record, provided)
-    return replace(made, back=back)
-
-
-def _check_members(
-    dataflow: Dataflow, state: JournalState, held: Mapping[str, Json], start: ProgramStart
-) -> None:
-    """Raise RefusedError if sources or sinks came or went without permission."""
-    begun = state.last_intended is not None
-    given_up = held.get("sources", ()) if start.revert else start.without
-    check_sources(sources_of(dataflow), held, begun=begun, fresh=start.fresh, without=given_up)
-    check_sinks(sinks_of(dataflow), state, without=start.without)
-
-
-def _continued_record(
-    dataflow: Dataflow, text: Text, held: Mapping[str, Json], incarnations: Mapping[str, Json]
-) -> dict[str, Json]:
-    """Return the record of a program that continues the version `held`, without its migrations."""
-    return {
-        "text": held.get("text", "the first one"),
-        "identity": text.identity,
-        "incarnations": incarnations,
-        "operators": text.operators,
-        "lasting": text.lasting,
-        "sources": sources_of(dataflow),
-        "logics": held.get("logics", {}),
-        "eras": held.get("eras", {}),
-    }
-
-
-def _passages(
-    held: Mapping[str, Json], back: Return | None, provided: Provided, *, mended: bool
-) -> Mapping[str, Json]:
-    """Return how state of earlier versions is read, by operator; with new digests if `mended`."""
-    ways: Mapping[str, Json] = held.get("migrations", {}) if back is None else back.migrations
-    if not mended:
-        return ways
-    return {name: [_mended(one, provided) for one in way] for name, way in ways.items()}
-
-
-def _returned(record: Mapping[str, Json], back: Return, logics: Collection[str]) -> dict[str, Json]:
-    """Return what differs in the record of a program that leads back to an earlier version."""
-    return {
-        "text": f"back to version {back.to}",
-        "logics": {n: v + (n in back.moved) for n, v in record["logics"].items() if n in logics},
-        "eras": back.schema_versions,
-        "back_to": back.to,
-    }
-
-
-def _why_not(text: Text, known: Mapping[str, Json], current: int, stored: Stored) -> str | None:
-    """Return why a text cannot take over with `revert`; None if it can."""
-    try:
-        if leading_back(text, known, current, stored) is None:
-            check_state(text.operators, text.lasting, known[str(current)])
-    except OtherDataflowError as error:
-        return str(error)
-    return None
-
-
-def _mended(passage: Mapping[str, Json], provided: Provided) -> dict[str, Json]:
-    return {**passage, "migration": mended_json(passage["migration"], provided)}
-
-
 def current_record(state: JournalState) -> Mapping[str, Json]:
     """Return what the journal keeps of the running version; empty before the first."""
     known: Mapping[str, Json] = state.notes.get(NOTE) or {}
-    found: Mapping[str, Json] = known.get(str(_current(state)), {})
+    found: Mapping[str, Json] = known.get(str(current_version(state)), {})
     return found
 
 
-def _current(state: JournalState) -> int:
+def current_version(state: JournalState) -> int:
+    """Return the number of the running version; 1 before the first timestep."""
     if not state.configurations:
         return 1
     return state.configuration_at((state.last_intended or 0) + 1).dataflow

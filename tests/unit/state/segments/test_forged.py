@@ -21,8 +21,8 @@ from rechannel.state.segments.segment import (
 )
 from rechannel.state.stores import shared
 from rechannel.state.stores.local import Durability, LocalStore
+from rechannel.state.stores.locations import open_store
 from rechannel.state.stores.memory import MemoryStore
-from rechannel.state.stores.opening import open_store
 from rechannel.state.stores.shared import SharedStore
 
 META = SegmentMeta(operator="op", timestep=1, task=0, attempt="x", logic=1, schema="s")

@@ -39,8 +39,8 @@ from rechannel.sources.reader import SourceReader
 from rechannel.state.store import Store
 from rechannel.state.stores.local import Durability, directory_of
 from rechannel.state.stores.patient import PatientStore
+from rechannel.telemetry.driver_hub import open_hub
 from rechannel.telemetry.hub import Hub
-from rechannel.telemetry.opening import open_hub
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,7 @@ from rechannel.model.codec import Json
 from rechannel.model.configuration import Configuration
 
 
-def opening(
+def start_entries(
     state: JournalState, program: Program, first: Configuration, wall_ms: int
 ) -> list[Body]:
     """Return the journal entries for a program that starts; everything that must hold together is in one entry.

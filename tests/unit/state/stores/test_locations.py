@@ -11,9 +11,9 @@ import rechannel as rc
 from rechannel import aggregates as agg
 from rechannel.errors import RefusedError
 from rechannel.state.stores.local import Durability, LocalStore, directory_of
+from rechannel.state.stores.locations import open_store
 from rechannel.state.stores.memory import MemoryStore
 from rechannel.state.stores.objects import ObjectStore
-from rechannel.state.stores.opening import open_store
 from rechannel.state.stores.shared import SharedStore
 from rechannel.testing import Harness, script
 from rechannel.testing.throttled import ThrottledStore

@@ -1,0 +1,159 @@
+"""The program of a driver that starts: what the text means for the state that is there. See `versions`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from rechannel.dataflow.checks.check import fingerprint
+from rechannel.dataflow.evolution.migration_json import mended_json
+from rechannel.dataflow.graph.nodes import Dataflow
+from rechannel.dataflow.identity.logic import dataflow_identity
+from rechannel.dataflow.identity.provided import Provided, provided_by
+from rechannel.engine.journal.incarnations import operators_of
+from rechannel.engine.journal.state import JournalState
+from rechannel.engine.program.carrying import Stored
+from rechannel.engine.program.leading_back import Return, Text, leading_back
+from rechannel.engine.program.restarting import (
+    check_age,
+    check_incarnations,
+    check_sinks,
+    check_sources,
+    check_state,
+    lasting,
+    sinks_of,
+    sources_of,
+)
+from rechannel.engine.program.stored_versions import stored_schema_versions
+from rechannel.engine.program.versions import (
+    NOTE,
+    Program,
+    bound,
+    compile_program,
+    current_version,
+)
+from rechannel.errors import OtherDataflowError
+from rechannel.model.codec import Json
+from rechannel.state.store import Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgramStart:
+    """What a start means for the program: the user's permissions. See `Job.start`."""
+
+    revert: bool = False
+    """Continue with the text from before a live change."""
+    mended: bool = False
+    """Functions of migrations may have changed; the journal keeps their new digests."""
+    fresh: Collection[str] = ()
+    """Sources that are meant to begin."""
+    without: Collection[str] = ()
+    """Sources that are given up, and sinks in quarantine whose unpublished timesteps are."""
+    migrations: Sequence[Callable[..., Any]] = ()
+    """Functions that the journalled migrations may name."""
+
+
+def start_program(
+    dataflow: Dataflow,
+    schemas: Mapping[str, pa.Schema],
+    store: Store,
+    state: JournalState,
+    start: ProgramStart,
+) -> Program:
+    """The program of a driver that starts.
+
+    Raises OldProgramError, OtherDataflowError, RefusedError.
+    """
+    known: Mapping[str, Json] = state.notes.get(NOTE) or {}
+    current = current_version(state)
+    held = known.get(str(current), {})
+    text = Text(
+        identity=dataflow_identity(dataflow),
+        operators=fingerprint(dataflow, schemas),
+        lasting=lasting(dataflow),
+        logics=bound(dataflow, schemas),
+    )
+    stored = partial(stored_schema_versions, store, lambda: state)
+    back = leading_back(text, known, current, stored) if start.revert else None
+    if held and held["identity"] != text.identity and not start.revert:
+        check_age(
+            text.identity, known, current, why_not=lambda: _why_not(text, known, current, stored)
+        )
+    _check_members(dataflow, state, held, start)
+    if back is None:
+        check_state(text.operators, text.lasting, held)
+    incarnations = operators_of(dataflow, state.notes)
+    check_incarnations(text.identity, known, incarnations)
+    provided = provided_by(dataflow, start.migrations, mended=start.mended)
+    record = _continued_record(dataflow, text, held, incarnations)
+    record["migrations"] = _passages(held, back, provided, mended=start.mended)
+    if back is None:
+        record |= {"back_to": held["back_to"]} if "back_to" in held else {}
+        return compile_program(dataflow, schemas, store, current, record, provided)
+    record |= _returned(record, back, text.logics)
+    made = compile_program(dataflow, schemas, store, current + 1, record, provided)
+    return replace(made, back=back)
+
+
+def _check_members(
+    dataflow: Dataflow, state: JournalState, held: Mapping[str, Json], start: ProgramStart
+) -> None:
+    """Raise RefusedError if sources or sinks came or went without permission."""
+    begun = state.last_intended is not None
+    given_up = held.get("sources", ()) if start.revert else start.without
+    check_sources(sources_of(dataflow), held, begun=begun, fresh=start.fresh, without=given_up)
+    check_sinks(sinks_of(dataflow), state, without=start.without)
+
+
+def _continued_record(
+    dataflow: Dataflow, text: Text, held: Mapping[str, Json], incarnations: Mapping[str, Json]
+) -> dict[str, Json]:
+    """Return the record of a program that continues the version `held`, without its migrations."""
+    return {
+        "text": held.get("text", "the first one"),
+        "identity": text.identity,
+        "incarnations": incarnations,
+        "operators": text.operators,
+        "lasting": text.lasting,
+        "sources": sources_of(dataflow),
+        "logics": held.get("logics", {}),
+        "eras": held.get("eras", {}),
+    }
+
+
+def _passages(
+    held: Mapping[str, Json], back: Return | None, provided: Provided, *, mended: bool
+) -> Mapping[str, Json]:
+    """Return how state of earlier versions is read, by operator; with new digests if `mended`."""
+    ways: Mapping[str, Json] = held.get("migrations", {}) if back is None else back.migrations
+    if not mended:
+        return ways
+    return {name: [_mended(one, provided) for one in way] for name, way in ways.items()}
+
+
+def _returned(record: Mapping[str, Json], back: Return, logics: Collection[str]) -> dict[str, Json]:
+    """Return what differs in the record of a program that leads back to an earlier version."""
+    return {
+        "text": f"back to version {back.to}",
+        "logics": {n: v + (n in back.moved) for n, v in record["logics"].items() if n in logics},
+        "eras": back.schema_versions,
+        "back_to": back.to,
+    }
+
+
+def _why_not(text: Text, known: Mapping[str, Json], current: int, stored: Stored) -> str | None:
+    """Return why a text cannot take over with `revert`; None if it can."""
+    try:
+        if leading_back(text, known, current, stored) is None:
+            check_state(text.operators, text.lasting, known[str(current)])
+    except OtherDataflowError as error:
+        return str(error)
+    return None
+
+
+def _mended(passage: Mapping[str, Json], provided: Provided) -> dict[str, Json]:
+    return {**passage, "migration": mended_json(passage["migration"], provided)}
