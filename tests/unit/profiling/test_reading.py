@@ -67,7 +67,7 @@ def test_windows_that_are_batches(tmp_path):
 
 def test_batches_of_one_of_several_streams(tmp_path):
     file = streamed(tmp_path, progress("bids", 0, 350, 300))
-    with pytest.raises(TraceError, match="several streams: name one of orders, bids"):
+    with pytest.raises(TraceError, match="several streams: choose one with query=: orders, bids"):
         rc.profile(file, window="batch")
     with pytest.raises(TraceError, match="has no stream 'clicks'; it has orders, bids"):
         rc.profile(file, window="batch", query="clicks")
