@@ -95,7 +95,7 @@ class Bench:
 
     @property
     def program(self) -> StageProgram:
-        root = Branch(node="op", schema=self.logic.output_schema, outbox=True)
+        root = Branch(node="op", schema=self.logic.output_schema, sink_buffer=True)
         return StageProgram(operator="op", root=root, store=self.store, logic=self.logic)
 
     def step(

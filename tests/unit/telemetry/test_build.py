@@ -41,7 +41,7 @@ def batch(keys):
 
 def front_task(store, timestep):
     consumer = Consumer(operator="counts", input=0, logic=LOGIC)
-    root = Branch(node="reads", schema=ROWS, consumers=(consumer,), outbox=True)
+    root = Branch(node="reads", schema=ROWS, consumers=(consumer,), sink_buffer=True)
     address = Address(first=0, routing=ROUTING, combined=True)
     return SourceTask(
         program=StageProgram(operator="reads", root=root, store=store),

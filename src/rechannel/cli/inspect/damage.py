@@ -96,7 +96,7 @@ def verify_everything(directory: StateDirectory, tell: Tell) -> Findings:
         findings.unreferenced = len(set(unreferenced(state, present)) - named)
     for kind, prefix, check in (
         ("segments", SEGMENTS, partial(_check_segment, _digests(state))),
-        ("outbox", SINK_BUFFERS, _check_outbox),
+        ("outbox", SINK_BUFFERS, _check_sink_buffer),
     ):
         keys = iter(sorted(key for key in named if key.startswith(prefix)))
         _read_all(store, kind, keys, check, findings, tell)
@@ -182,7 +182,7 @@ def _check_segment(digests: Mapping[str, str | None], store: Store, key: str) ->
     verify_segment(store, key, digests.get(key))
 
 
-def _check_outbox(store: Store, key: str) -> None:
+def _check_sink_buffer(store: Store, key: str) -> None:
     for batch in sink_buffer_tables(store, [key]):
         try:
             batch.validate(full=True)

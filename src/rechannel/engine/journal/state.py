@@ -231,8 +231,8 @@ def needed(state: JournalState) -> set[str]:
     """Return the segments and sink buffer files that a kept version or unpublished output needs."""
     kept = set[str]().union(*(version.files() for version in state.versions.values()))
     staged = (what for sinks in state.unpublished.values() for what in sinks.values())
-    outboxes = (what.get("outbox") or {} for what in staged if isinstance(what, Mapping))
-    return kept.union(key for nodes in outboxes for keys in nodes.values() for key in keys)
+    sink_buffers = (what.get("outbox") or {} for what in staged if isinstance(what, Mapping))
+    return kept.union(key for nodes in sink_buffers for keys in nodes.values() for key in keys)
 
 
 def unreferenced(state: JournalState, keys: Iterable[str]) -> list[str]:

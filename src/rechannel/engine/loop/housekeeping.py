@@ -133,7 +133,7 @@ def _unpublished(staged: Mapping[int, Mapping[str, Mapping[str, object]]]) -> se
     out: set[str] = set()
     for sinks in staged.values():
         for what in sinks.values():
-            outbox = what.get("outbox")
-            if isinstance(outbox, Mapping):
-                out.update(key for keys in outbox.values() for key in keys)
+            sink_buffer = what.get("outbox")
+            if isinstance(sink_buffer, Mapping):
+                out.update(key for keys in sink_buffer.values() for key in keys)
     return out

@@ -108,7 +108,7 @@ def _leaves(
     indent = "  " * depth
     for consumer in branch.consumers:
         yield "exchange", f"{indent}→ {_exchange(consumer, dataflow, configuration)}"
-    if branch.outbox:
+    if branch.sink_buffer:
         yield "sink buffer", f"{indent}→ rows of {branch.node}"
     for below in branch.branches:
         node = dataflow.by_name.get(below.node)

@@ -144,7 +144,7 @@ class Stage:
     @property
     def kept(self) -> tuple[str, ...]:
         """Nodes whose rows this stage writes to sink buffers."""
-        return tuple(b.node for b in self.root.walk() if b.outbox)
+        return tuple(b.node for b in self.root.walk() if b.sink_buffer)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,7 +304,7 @@ class _Compiler:
             function=node.function if isinstance(node, MapBatches) else None,
             side=_side(node),
             consumers=tuple(self._consumers(way)),
-            outbox=keep,
+            sink_buffer=keep,
             branches=tuple(self._branches(way)),
         )
 
@@ -334,11 +334,11 @@ class _Compiler:
         stage = self.stage(node)
         if not (isinstance(node, Transform) and node.materialise):
             return [stage if stage.frame is None else replace(stage, root=pruned(stage.root))]
-        keeping = Branch(node=node.name, schema=stage.root.schema, outbox=True)
+        keeping = Branch(node=node.name, schema=stage.root.schema, sink_buffer=True)
         out = [replace(stage, root=keeping)]
         if stage.consumers or stage.root.branches:
             kept = SinkBufferFrame(node=node.name, schema=stage.root.schema)
-            sending = pruned(replace(stage.root, outbox=False))
+            sending = pruned(replace(stage.root, sink_buffer=False))
             name = node.name + KEPT
             out.append(replace(stage, name=name, root=sending, frame=kept, after=(node.name,)))
         return out

@@ -42,7 +42,7 @@ def _below(branch: Branch) -> Branch:
 def _wanted(branch: Branch) -> AbstractSet[str]:
     """Return the columns of a branch's rows that are needed."""
     every = set(branch.schema.names)
-    if branch.outbox:
+    if branch.sink_buffer:
         return every
     out = {branch.function.column} if isinstance(branch.function, EventTime) else set[str]()
     for consumer in branch.consumers:

@@ -128,9 +128,9 @@ def timed(
 
     times: the operator's, of the timestep before. seen: latest event times that other stages have seen in this one.
     """
-    marks = {name: seen[name] for name in stage.origins if name in seen}
-    if stage.times or marks:
-        return replace(step, times=times, marks=marks, memory=memory)
+    event_times = {name: seen[name] for name in stage.origins if name in seen}
+    if stage.times or event_times:
+        return replace(step, times=times, event_times=event_times, memory=memory)
     return replace(step, memory=memory)
 
 

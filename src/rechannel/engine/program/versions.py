@@ -182,7 +182,7 @@ def _signature(stage: Stage) -> list[Any]:
             (
                 branch.node,
                 str(branch.schema),
-                branch.outbox,
+                branch.sink_buffer,
                 branch.side,
                 [(c.operator, c.input, _columns(c.logic)) for c in branch.consumers],
             )

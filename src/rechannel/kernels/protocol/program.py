@@ -59,7 +59,7 @@ class Branch:
     """Makes them from the parent's rows; None at the root, and for the parent's rows themselves."""
     consumers: tuple[Consumer, ...] = ()
     """Operators that receive them."""
-    outbox: bool = False
+    sink_buffer: bool = False
     """Whether they go to the sink buffer, a file for downstream sinks and DataFrame functions."""
     branches: tuple[Branch, ...] = ()
     """What is made of them."""
@@ -157,7 +157,7 @@ class StageStep:
     """Routing of a stateful stage, for rows per bin."""
     times: Times = field(default_factory=Times)
     """Event time of the stage as of the previous timestep."""
-    marks: Mapping[str, int] = field(default_factory=dict)
-    """Event times that upstream stages have seen in this timestep."""
+    event_times: Mapping[str, int] = field(default_factory=dict)
+    """Latest event times that upstream stages have seen in this timestep, by time input, microseconds."""
     memory: int = TASK_BYTES
     """Bytes that a task may hold at once."""

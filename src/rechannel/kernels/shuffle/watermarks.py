@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from rechannel.errors import DataflowError, UnknownColumnError
 from rechannel.kernels.protocol.program import Address, Branch
-from rechannel.kernels.shuffle.wire import MARK, Blob, pack
+from rechannel.kernels.shuffle.wire import WATERMARK, Blob, pack
 from rechannel.model.buffers import IntArray, Mask
 from rechannel.model.ddl import type_name
 from rechannel.model.eventtime import NEVER
@@ -104,7 +104,7 @@ def watermark_blobs(
         address = addresses[consumer]
         blob = pack(
             Blob(
-                kind=MARK,
+                kind=WATERMARK,
                 input=consumer[1],
                 producer=producer,
                 sequence=0,
@@ -117,10 +117,10 @@ def watermark_blobs(
             yield address.first + task, blob
 
 
-def latest_of(marks: Iterable[Blob]) -> dict[str, int]:
+def latest_of(watermarks: Iterable[Blob]) -> dict[str, int]:
     """Return the latest event time by time input over the blobs of all producer tasks."""
     out: dict[str, int] = {}
-    for mark in marks:
-        for name, latest in json.loads(mark.message.to_pybytes()).items():
+    for blob in watermarks:
+        for name, latest in json.loads(blob.message.to_pybytes()).items():
             out[name] = max(latest, out.get(name, NEVER))
     return out

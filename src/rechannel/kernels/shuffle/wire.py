@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 MAGIC = b"RCB1"
-DATA, REPORT, MARK = 1, 2, 3
+DATA, REPORT, WATERMARK = 1, 2, 3
 ALIGNMENT = 64
 BLOB_BYTES = 1 << 19
 """Blobs are cut to about this size: the JVM still allocates byte arrays of this size cheaply."""

@@ -57,7 +57,7 @@ class Emitter:
         """Yield blobs made of rows that the root's operator could not handle."""
         yield from self._dead(self.program.root, letters, order)
 
-    def marks(self, own: Mapping[str, int]) -> Parcels:
+    def watermarks(self, own: Mapping[str, int]) -> Parcels:
         """Yield blobs that tell consumers the event time, after all rows.
 
         own: event times that the emitted rows do not show, such as watermarks of this operator, by time input,
@@ -76,7 +76,7 @@ class Emitter:
             latest = branch.function.latest(batch)
             if latest > self._latest.get(branch.node, NEVER):
                 self._latest[branch.node] = latest
-        if branch.outbox and batch.num_rows:
+        if branch.sink_buffer and batch.num_rows:
             self._kept.add(branch.node, batch, self.step.memory // IN_HAND)
         for consumer in branch.consumers:
             address = self.step.addresses[consumer.operator, consumer.input]

@@ -37,7 +37,7 @@ class SourceTask:
             measures.count("rows_in", batch.num_rows)
             measures.count("bytes_in", batch.nbytes)
             yield from emitter.rows(batch, order)
-        yield from emitter.marks(self.step.marks)
+        yield from emitter.watermarks(self.step.event_times)
         report = TaskReport(
             operator=self.program.operator,
             timestep=self.step.timestep,

@@ -95,12 +95,12 @@ class StatefulTask:
             blobs = from_batches(measures.waiting(batches))
             inbox = Inbox.of(blobs, spool, self.step.memory // IN_HAND)
             emitter = Emitter(self.program, self.step, self.task, self.attempt, measures)
-            times = times_after(self.program, self.step, latest_of(inbox.marks))
+            times = times_after(self.program, self.step, latest_of(inbox.watermarks))
             clock = clock_of(self.program, self.step, times)
             done = _Done()
             yield from self._apply(inbox.data, spool, emitter, measures, clock, done)
             measures.count("bytes_spilled", spool.size)
-        yield from emitter.marks(
+        yield from emitter.watermarks(
             handed_on(self.program.operator, self.program.can, times.watermark)
         )
         report = TaskReport(

@@ -59,7 +59,7 @@ def names(plan: PhysicalPlan) -> list[str]:
 
 def tree(branch: Branch) -> Any:
     """A branch as text: node, then (operator, input) of its consumers, * if kept, branches."""
-    line = branch.node + ("*" if branch.outbox else "")
+    line = branch.node + ("*" if branch.sink_buffer else "")
     line += "".join(f" >{c.operator}.{c.input}" for c in branch.consumers)
     return [line, *map(tree, branch.branches)] if branch.branches else line
 

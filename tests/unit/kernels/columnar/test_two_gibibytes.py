@@ -59,7 +59,7 @@ def test_a_task_takes_more_than_two_gibibytes_of_texts(tmp_path):
     store = LocalStore(tmp_path / "state")
     program = StageProgram(
         operator="op",
-        root=Branch(node="op", schema=logic.output_schema, outbox=True),
+        root=Branch(node="op", schema=logic.output_schema, sink_buffer=True),
         store=store,
         logic=logic,
     )

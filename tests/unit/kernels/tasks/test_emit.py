@@ -62,7 +62,11 @@ def test_a_shared_function_runs_once():
         return doubled(batch)
 
     below = Branch(
-        node="double", schema=ROWS, function=function, consumers=to("one") + to("two"), outbox=True
+        node="double",
+        schema=ROWS,
+        function=function,
+        consumers=to("one") + to("two"),
+        sink_buffer=True,
     )
     made = emitter(Branch(node="in", schema=ROWS, branches=(below,)))
     assert len(list(made.rows(GIVEN, 0))) == 2
@@ -75,7 +79,7 @@ def test_a_function_may_answer_any_number_of_batches(times: int):
         return [batch] * times
 
     store = MemoryStore()
-    below = Branch(node="f", schema=ROWS, function=function, outbox=True)
+    below = Branch(node="f", schema=ROWS, function=function, sink_buffer=True)
     made = emitter(Branch(node="in", schema=ROWS, branches=(below,)), store)
     list(made.rows(GIVEN, 0))
     kept = made.finish().buffered
@@ -95,7 +99,7 @@ def test_a_table_is_an_answer():
 
 def test_kept_rows_are_one_file_per_node():
     store = MemoryStore()
-    made = emitter(Branch(node="in", schema=ROWS, outbox=True), store)
+    made = emitter(Branch(node="in", schema=ROWS, sink_buffer=True), store)
     for batch in (GIVEN, rows(), rows(("c", 3))):
         list(made.rows(batch, 0))
     kept = made.finish().buffered["in"]
@@ -108,7 +112,7 @@ def test_kept_rows_are_one_file_per_node():
 
 def test_rows_that_nobody_emitted_are_not_kept():
     store = MemoryStore()
-    made = emitter(Branch(node="in", schema=ROWS, outbox=True), store)
+    made = emitter(Branch(node="in", schema=ROWS, sink_buffer=True), store)
     list(made.rows(rows(), 0))
     assert made.finish().buffered == {}
     assert list(store.list("")) == []
@@ -131,7 +135,7 @@ def test_columns_are_put_in_order_and_cast():
 
 
 def failing(function: Any) -> None:
-    below = Branch(node="clean", schema=ROWS, function=function, outbox=True)
+    below = Branch(node="clean", schema=ROWS, function=function, sink_buffer=True)
     made = emitter(Branch(node="in", schema=ROWS, branches=(below,)))
     list(made.rows(GIVEN, 0))
 

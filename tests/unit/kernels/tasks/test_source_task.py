@@ -58,7 +58,7 @@ def test_rows_go_to_the_consumer_and_the_report_to_one_of_its_tasks():
 
 def test_without_consumers_the_report_is_read_by_the_action():
     store = MemoryStore()
-    program = front_of(Branch(node="in", schema=ROWS, outbox=True), store)
+    program = front_of(Branch(node="in", schema=ROWS, sink_buffer=True), store)
     batches = run(program, [(0, A), (0, B)], StageStep(timestep=7, stream_ms=0))
     assert [target for batch in batches for target in batch.column(0).to_pylist()] == [-1]
     (report,) = reports_of(batches)

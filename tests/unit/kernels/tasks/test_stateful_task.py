@@ -180,7 +180,7 @@ def test_what_a_task_emits_is_cut_where_its_bins_end():
             seen.append(order)
             return []
 
-        def marks(self, own: dict[str, int]) -> list[Any]:
+        def watermarks(self, own: dict[str, int]) -> list[Any]:
             assert own == {}
             return []
 
