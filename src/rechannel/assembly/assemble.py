@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
+from msgspec import structs
 
 from rechannel.assembly.parts import Parts
 from rechannel.assembly.seams import LeaseLike, Seams, Start
@@ -22,7 +23,7 @@ from rechannel.engine.journal.entries import Note
 from rechannel.engine.journal.log import Journal
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.journal.this_driver import ledger_of
-from rechannel.engine.loop.core.state import position_of
+from rechannel.engine.loop.core.state import LoopState, position_of
 from rechannel.engine.loop.core.stream_time import StreamTime
 from rechannel.engine.loop.draining import Draining
 from rechannel.engine.loop.driver import Driver
@@ -34,7 +35,7 @@ from rechannel.engine.loop.source_tracker import SourceTracker
 from rechannel.engine.program.identity import Identity
 from rechannel.engine.program.position import StreamPosition
 from rechannel.engine.program.restarting import elsewhere
-from rechannel.engine.program.start_entries import start_entries
+from rechannel.engine.program.start_entries import reconciled, start_entries
 from rechannel.engine.program.starting import start_program
 from rechannel.engine.program.steps import first_configuration
 from rechannel.engine.program.versions import NOTE, Program, current_record
@@ -255,7 +256,7 @@ class _Assembly:
             publisher=publisher,
             store=borne,
             housekeeper=housekeeper,
-            first=position_of(state, 0, journal.state.coordination),
+            first=self._first_position(state),
         )
         return Parts(
             name=self.name,
@@ -275,6 +276,14 @@ class _Assembly:
             held=held,
             session=seams.session,
         )
+
+    def _first_position(self, state: LoopState) -> StreamPosition:
+        """What other threads see until the driver has recovered: the Configuration that the journal has."""
+        journal = self.journal.state
+        if journal.configurations:
+            held = reconciled(journal.configuration_at(state.last + 1), state.configuration)
+            state = structs.replace(state, configuration=held)
+        return position_of(state, 0, journal.coordination)
 
     def _publisher(self, opened: _Opened, stopping: Stopping) -> Publisher:
         """What publishes timesteps after their commit."""
