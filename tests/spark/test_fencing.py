@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rechannel import seams
+from rechannel import job_seams
 from rechannel.engine.journal.lease import FRESH_MS
 from rechannel.errors import FencedError, StateInUseError
 from tests.spark.programs import (
@@ -99,7 +99,7 @@ def test_a_driver_without_a_sign_is_replaced_without_asking(
 ):
     stop_at_random(first, 99)
     ahead = FRESH_MS + 1
-    monkeypatch.setattr(seams, "wall_clock", lambda: time.time() * 1e3 + ahead)
+    monkeypatch.setattr(job_seams, "wall_clock", lambda: time.time() * 1e3 + ahead)
     job = run(spark, ledger(tmp_path / "out"), tmp_path / "state")
     assert states(job) == undisturbed[0]
     check_fenced(first, tmp_path, undisturbed, epoch=2)

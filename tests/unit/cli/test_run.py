@@ -305,7 +305,7 @@ class FakeJob:
         )
         made = TimestepProgress(
             timestep=timestep,
-            stream_ms=0,
+            now_ms=0,
             started_ms=0,
             committed_ms=12,
             duration_ms=12.3,

@@ -265,7 +265,10 @@ def test_what_cannot_be_is_refused():
         (lambda: keyed.running(x=agg.lag("price", 0)), "n >= 1 rows, not 0"),
         (lambda: keyed.running(x=agg.difference("price", 1.5)), "n >= 1 rows, not 1.5"),
         (lambda: keyed.running(x=agg.lag(3)), "the name of a column, not 3"),
-        (lambda: keyed.running(x=agg.lag("price", default="none")), "no value of type bigint"),
+        (
+            lambda: keyed.running(x=agg.lag("price", default="none")),
+            "is not a value of type bigint",
+        ),
         (lambda: keyed.running(x=agg.difference("at")), "cannot take column 'at'"),
         (lambda: keyed.running(x=agg.difference("k")), "cannot take column 'k'"),
         (lambda: keyed.running(x=agg.cumulative(agg.sum("at"))), "cannot take column 'at'"),

@@ -7,7 +7,7 @@ import pytest
 import rechannel as rc
 from rechannel.errors import MissingFileError, SetUpError, StorageError
 from rechannel.job import InProcess, Job
-from rechannel.state.stores import credentials, opening
+from rechannel.state.stores import credentials, locations
 from rechannel.state.stores.credentials import missing
 from rechannel.testing import script
 
@@ -90,7 +90,7 @@ def test_stores_without_keys_need_none(url):
 def test_a_job_is_refused_before_anything_waits(monkeypatch):
     pytest.importorskip("obstore")
     monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
-    monkeypatch.setattr(opening, "machine_hands_out", lambda request: False)
+    monkeypatch.setattr(locations, "machine_hands_out", lambda request: False)
     flow = rc.read().memory(script("x bigint"), name="in").write.memory("out")
     with pytest.raises(
         SetUpError, match="no credentials for s3://nowhere/jobs: set AWS_ACCESS_KEY"
