@@ -4,7 +4,8 @@
     from rechannel import aggregates as agg
 
 The root has what every program needs. The rest is grouped: `rc.aggregates`, `rc.windows`, `rc.changes`,
-`rc.strategies`, `rc.frames` (what user functions receive), `rc.monitoring` (what a job reports), `rc.sources`,
+`rc.strategies`, `rc.control`
+(controllers), `rc.frames` (what user functions receive), `rc.monitoring` (what a job reports), `rc.sources`,
 `rc.sinks`, `rc.errors`, `rc.testing`.
 
 Names are loaded when they are first used: importing the package costs nothing and needs neither Spark nor Java.
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from rechannel import (
         aggregates,
         changes,
+        control,
         errors,
         frames,
         monitoring,
@@ -71,6 +73,7 @@ _HOMES = {
 _GROUPS = (
     "aggregates",
     "changes",
+    "control",
     "errors",
     "frames",
     "monitoring",
@@ -127,6 +130,7 @@ __all__ = [
     "between",
     "changes",
     "computed",
+    "control",
     "errors",
     "every",
     "for_each_batch",

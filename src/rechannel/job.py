@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rechannel.assembly import Clock, Seams, Start, assemble
+from rechannel.control.controller import Controller, Installation, installations
 from rechannel.dataflow.checks.check import check
 from rechannel.dataflow.graph.nodes import Sink
 from rechannel.dataflow.identity.provided import provided_by
@@ -51,6 +52,7 @@ class Job:
         settings: Settings | None = None,
         spark: SparkSession | None = None,
         migrations: Sequence[Callable[..., Any]] = (),
+        controllers: Sequence[Controller | Installation] = (),
     ) -> None:
         """Check the dataflow.
 
@@ -64,6 +66,8 @@ class Job:
             migrations: functions that `rc.changes.migrate(using=...)` was given while the job ran,
                 for as long as state of an earlier version is stored. Functions in modules of the
                 dataflow are found without.
+            controllers: programs that run inside the stream (`rc.control`). One that the state
+                directory knows by its name goes on with its state.
 
         Raises:
             DataflowError: the dataflow cannot run as written.
@@ -79,6 +83,7 @@ class Job:
         self._spark = spark if spark is not None else one_session(*ends)
         self._store = state if isinstance(state, Store) else _open_store(state, self.settings)
         self._migrations = tuple(migrations)
+        self._controllers = installations(controllers)
         provided_by(self.dataflow, self._migrations)
         check(self.dataflow, _dumps)
 
@@ -173,6 +178,7 @@ class Job:
             fresh=fresh,
             without=without,
             migrations=self._migrations,
+            controllers=self._controllers,
         )
         parts = assemble(
             seams, name=self.name, dataflow=self.dataflow, settings=self.settings, start=asked

@@ -20,6 +20,7 @@ from rechannel.telemetry.facts import (
 from rechannel.telemetry.reading import read_events
 
 __all__ = [
+    "ControllerStatus",
     "JobStatus",
     "LatencyFigures",
     "OperatorProgress",
@@ -50,6 +51,34 @@ class JobStatus(Facts):
     """How often a timestep, or reading the sources' offsets, failed and was retried since the start."""
     troubles: Mapping[str, str]
     """By topic: what fails next to the stream and is retried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerStatus(Facts):
+    """What a controller is doing."""
+
+    name: str
+    path: str
+    """Import path of its class."""
+    running: bool
+    """Whether this driver has it; False if the program that started the job was not given it."""
+    paused: str | None
+    """Why it begins no operation; None = it does."""
+    suspended: bool
+    """Whether it was paused because its callbacks failed."""
+    priority: int
+    dry_run: bool
+    """Whether its requests are only written to its log."""
+    operations: int
+    """How many control operations it has sent."""
+    operation: str | None
+    """Id of the one that is not over."""
+    requests: int
+    """How many changes it has requested."""
+    failures: int
+    """Callbacks that have failed in a row."""
+    log: tuple[str, ...]
+    """Its latest lines, oldest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

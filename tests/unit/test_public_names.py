@@ -24,6 +24,7 @@ ROOT = [
     "between",
     "changes",
     "computed",
+    "control",
     "errors",
     "every",
     "for_each_batch",
@@ -51,9 +52,13 @@ GROUPS = {
         " change_logic combine executors merge migrate move place rebalance remove rescale rewrite"
         " set_bound set_in_flight set_interval split watermark"
     ),
+    "control": (
+        "Control ControlChannel Controller HeavyKey Installation Operation OperatorHandler Outcome"
+        " TaskReply TaskView Trigger by_hand every install on operation when"
+    ),
     "frames": "GroupFrame KeyedFrame Rows",
     "monitoring": (
-        "JobStatus LatencyFigures OperatorProgress PhaseTimes ReconfigurationSummary SinkProgress"
+        "ControllerStatus JobStatus LatencyFigures OperatorProgress PhaseTimes ReconfigurationSummary SinkProgress"
         " SinkStatus SlowestTask Steps TimestepProgress read_events"
     ),
     "sinks": "Batch",

@@ -18,6 +18,7 @@ from msgspec import structs
 from rechannel.assembly.parts import Parts
 from rechannel.assembly.seams import LeaseLike, Seams, Start
 from rechannel.dataflow.graph.nodes import Dataflow
+from rechannel.engine.control.host import ControlHost
 from rechannel.engine.failures.stopping import Stopping
 from rechannel.engine.journal.entries import Note
 from rechannel.engine.journal.log import Journal
@@ -267,6 +268,7 @@ class _Assembly:
             opener=opened.opener,
             housekeeper=housekeeper,
             changes=outside.changes,
+            controllers=outside.controllers,
             measured=outside.measured,
             driver=Driver(outside, state, stopping=stopping, executor=seams.executor),
             runner=runner,
@@ -324,6 +326,15 @@ class _Assembly:
             executor=seams.executor,
             listener=history.over,
         )
+        controllers = ControlHost(
+            journal=journal,
+            changes=changes,
+            progress=lambda: opened.hub.recent_progress,
+            clock=seams.clock,
+            wake=inbox.wake,
+            given=self.start.controllers,
+            executor=seams.executor,
+        )
         return Outside(
             journal=journal,
             switch=switch,
@@ -331,6 +342,7 @@ class _Assembly:
             publisher=publisher,
             sources=self._sources(opened.current, opened.hub),
             changes=changes,
+            controllers=controllers,
             measured=measured,
             history=history,
             listener=opened.hub,

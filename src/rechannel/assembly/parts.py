@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rechannel.engine.control.host import ControlHost
 from rechannel.engine.journal.log import Journal
 from rechannel.engine.loop.driver import Driver
 from rechannel.engine.loop.housekeeping import Housekeeper
@@ -31,6 +32,7 @@ class Parts:
     housekeeper: Housekeeper
     driver: Driver
     changes: Reconfigurer
+    controllers: ControlHost
     measured: Measured
     publisher: Publisher
     runner: Runner

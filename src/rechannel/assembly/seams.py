@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from rechannel.control.controller import Installation
 from rechannel.engine.failures.stopping import Stopping
 from rechannel.engine.journal.entries import Opened
 from rechannel.engine.loop.housekeeping import Thread
@@ -111,3 +112,5 @@ class Start(ProgramStart):
     """Plan timesteps anew that were planned and not committed."""
     remove_later_output: bool = False
     """Remove published timesteps that the state directory does not know."""
+    controllers: Mapping[str, Installation] = field(default_factory=dict)
+    """The program's controllers, by name."""

@@ -61,6 +61,16 @@ class Requested(Event):
     supersedes: tuple[str, ...] = ()
     """Ids of the reconfigurations that end with this request."""
 
+    origin: str = ""
+    """Which request of which controller it is; "" = of none."""
+
+    def to_json(self) -> dict[str, Json]:
+        """Plain JSON values. The origin is left out if there is none, as in earlier journals."""
+        plain = Checked.to_json(self)
+        if not self.origin:
+            del plain["origin"]
+        return plain
+
 
 @KINDS.register
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,5 +176,5 @@ def stepped_from_json(data: Mapping[str, Json]) -> Stepped:
     return event
 
 
-form(Event, encode=Event.to_json, decode=event_from_json)
-form(Stepped, encode=Event.to_json, decode=stepped_from_json)
+form(Event, encode=lambda event: event.to_json(), decode=event_from_json)
+form(Stepped, encode=lambda event: event.to_json(), decode=stepped_from_json)

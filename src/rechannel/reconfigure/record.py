@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
-from rechannel.model.codec import decode
+from rechannel.model.codec import ABSENT, decode
 from rechannel.reconfigure import strategies
 from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.changes.registry import KINDS
@@ -144,6 +144,9 @@ class Record:
     drivers: int = 0
     """How many later drivers took it up."""
 
+    origin: Annotated[str, ABSENT] = ""
+    """Which request of which controller it is; "" = of none."""
+
     @property
     def open(self) -> bool:
         """Whether it is not finished."""
@@ -216,6 +219,7 @@ def begun(event: Requested) -> Record:
         at_event=_moment(event.at_event),
         fixed=steps,
         times={str(Phase.WAITING): event.time_ms},
+        origin=event.origin,
     )
 
 

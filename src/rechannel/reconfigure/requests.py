@@ -45,6 +45,9 @@ class Request:
     supersede: bool = False
     """Whether it takes the place of open changes of the same operators."""
 
+    origin: str = ""
+    """Which request of which controller it is; "" = of none."""
+
 
 def accept(state: Coordination, request: Request, now: Now) -> Requested:
     """The event of an accepted request. Raises RefusedError or UnknownOperatorError; nothing has happened then."""
@@ -74,6 +77,7 @@ def accept(state: Coordination, request: Request, now: Now) -> Requested:
         at_event=None if moment is None else encode(moment),
         steps=None if request.steps is None else tuple(map(encode, request.steps)),
         supersedes=tuple(record.id for record in gone),
+        origin=request.origin,
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from rechannel.assembly import Parts
+from rechannel.control.controller import Controller, Installation, installations
 from rechannel.dataflow.evolution.evolution import stream_of
 from rechannel.dataflow.streams.stream import Stream
 from rechannel.engine.loop.heartbeat import RENEW_SECONDS
@@ -34,6 +35,7 @@ from rechannel.reconfigure.moment import EventMoment
 from rechannel.reconfigure.plan import Plan, plan
 from rechannel.reconfigure.requests import Request
 from rechannel.reconfigure.strategies import Strategy
+from rechannel.running.controllers import ControllerHandle
 from rechannel.running.reconfiguration import ASKED, Reconfiguration, abort, failure
 from rechannel.running.server import Server, ServerFactory
 from rechannel.sinks.memory import MemoryWriter
@@ -298,6 +300,28 @@ class RunningJob:
         return [
             Reconfiguration(self._parts, record.id) for record in self._changes.coordination.open
         ]
+
+    # Controllers ---------------------------------------------------------------------------------------------
+
+    def control(self, controller: Controller | Installation) -> ControllerHandle:
+        """Install a controller in the running stream. Nothing of the stream waits for it.
+
+        Args:
+            controller: an instance, or one with settings as `rc.control.install` returns it.
+
+        Raises:
+            RefusedError: there is one of its name already, or the job has ended.
+        """
+        (installation,) = installations([controller]).values()
+        answer = self._parts.controllers.install(installation)
+        wait_for(answer, "the installation of a controller")
+        return ControllerHandle(self._parts.controllers, installation.name)
+
+    @property
+    def controllers(self) -> dict[str, ControllerHandle]:
+        """Handles on the controllers that are installed, by name, in the order of their installation."""
+        host = self._parts.controllers
+        return {name: ControllerHandle(host, name) for name in host.board.seats}
 
     def serve(
         self,

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from rechannel.assembly import Seams, Start, assemble
+from rechannel.control.controller import Controller, Installation, installations
 from rechannel.dataflow.checks.check import check
 from rechannel.dataflow.graph.nodes import Node
 from rechannel.dataflow.streams.stream import Stream, dataflow_of
@@ -171,13 +172,14 @@ class Harness:
         without: Collection[str] = (),
         replan: bool = False,
         migrations: Iterable[Callable[..., Any]] = (),
+        controllers: Sequence[Controller | Installation] = (),
     ) -> Process:
         """Start a driver, a new process as far as the store can tell; an earlier one is fenced.
 
         faults: what happens to its writes, one by one (see `FaultyStore`). task_faults: what happens
         to attempts of tasks (see `TaskFaults`). settings: of this driver; the journal's
-        configuration holds all the same. revert, mended, fresh, without, replan: as for `Job.start`. migrations: as for
-        `Job`. Raises Crash where a fault says so, and what a start raises.
+        configuration holds all the same. revert, mended, fresh, without, replan: as for `Job.start`. migrations,
+        controllers: as for `Job`. Raises Crash where a fault says so, and what a start raises.
         """
         store = FaultyStore(self.store, faults)
         executor = StepExecutor()
@@ -193,6 +195,7 @@ class Harness:
                 fresh=fresh,
                 without=without,
                 migrations=tuple(migrations),
+                controllers=installations(controllers),
             ),
         )
         self._process = Process(

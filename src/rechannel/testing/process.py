@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, cast
 
 from rechannel.assembly import Parts
+from rechannel.engine.control.host import ControlHost
 from rechannel.engine.journal.entries import Closed
 from rechannel.engine.journal.log import Journal
 from rechannel.engine.loop.driver import Driver
@@ -150,6 +151,11 @@ class Process:
     def changes(self) -> Reconfigurer:
         """What reconfigures the stream."""
         return self.parts.changes
+
+    @property
+    def controllers(self) -> ControlHost:
+        """The controllers."""
+        return self.parts.controllers
 
     @property
     def journal(self) -> Journal:

@@ -13,6 +13,7 @@ from typing import Annotated, TypeAlias
 
 import xxhash
 
+from rechannel.control.events import Completed, ControlEvent
 from rechannel.errors import DamagedStateError
 from rechannel.model.codec import ABSENT, Json, closed, decode, encode, form, written
 from rechannel.model.configuration import Configuration
@@ -23,6 +24,9 @@ from rechannel.state.sealed import canonical, seal, unseal
 
 FORMAT = 2
 """Version of the format of journal entries; readers refuse later ones, and read earlier ones."""
+
+CONTROLLED = 3
+"""Version of entries that control operations are part of: releases that know of none would lose them."""
 
 
 @closed
@@ -72,6 +76,8 @@ class Intent:
     """The whole configuration, only if the journal does not know that version yet."""
     steps: Annotated[tuple[Stepped, ...], ABSENT] = ()
     """Steps of reconfigurations that it begins with."""
+    controls: Annotated[tuple[str, ...], ABSENT] = ()
+    """Ids of the control operations that travel with it."""
 
     def __post_init__(self) -> None:
         """Check that version and value agree."""
@@ -104,6 +110,8 @@ class Committed:
     """By sink: the staged result that is to be published."""
     outbox: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Keys of the files of sink buffers, by operator."""
+    controls: Annotated[tuple[Completed, ...], ABSENT] = ()
+    """What its control operations have gathered."""
 
 
 @closed
@@ -161,6 +169,14 @@ form(
 
 @closed
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Controlling:
+    """What controllers did between two timesteps."""
+
+    events: tuple[ControlEvent, ...]
+
+
+@closed
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
     """Anything else worth keeping. The state holds the latest body of every kind."""
 
@@ -196,6 +212,7 @@ Body: TypeAlias = (
     | Withdrawn
     | ConfigurationChanged
     | Reconfiguring
+    | Controlling
     | Note
     | Notes
     | Closed
@@ -210,6 +227,7 @@ _KINDS: Mapping[str, type[Body]] = {
     "withdrawn": Withdrawn,
     "configuration_changed": ConfigurationChanged,
     "reconfiguring": Reconfiguring,
+    "controlling": Controlling,
     "note": Note,
     "notes": Notes,
     "closed": Closed,
@@ -236,7 +254,7 @@ class Entry:
         """Return the sealed file. Raises TypeError or ValueError if a value is not JSON."""
         return seal(
             {
-                "format": FORMAT,
+                "format": _format(self.body),
                 "number": self.number,
                 "epoch": self.epoch,
                 "kind": self.kind,
@@ -250,10 +268,17 @@ class Entry:
 
         Raises DamagedStateError, NewerFormatError.
         """
-        record = unseal(data, name=name, newest=FORMAT)
+        record = unseal(data, name=name, newest=CONTROLLED)
         try:
             body = decode(_KINDS[record["kind"]], record["body"])
             return cls(number=record["number"], epoch=record["epoch"], body=body)
         except (KeyError, TypeError, ValueError) as error:
             msg = f"{name} has its right checksum but invalid content ({error!r}); restore it from a copy"
             raise DamagedStateError(msg) from error
+
+
+def _format(body: Body) -> int:
+    controlled = isinstance(body, Controlling) or (
+        isinstance(body, Intent | Committed) and bool(body.controls)
+    )
+    return CONTROLLED if controlled else FORMAT

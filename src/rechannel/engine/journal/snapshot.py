@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from rechannel.engine.journal.entries import Intent, Opened
+from rechannel.control.board import Board
+from rechannel.engine.journal.entries import CONTROLLED, Intent, Opened
 from rechannel.engine.journal.state import JournalState, Version
 from rechannel.errors import DamagedStateError
 from rechannel.model.codec import ABSENT, Json, decode, encode, written
@@ -54,6 +55,7 @@ class _Snapshot:
     keep_versions: int
     coordination: Coordination = field(default_factory=Coordination)
     openings: tuple[str, ...] = ()
+    board: Annotated[Board, ABSENT] = field(default_factory=Board)
     digests: tuple[tuple[int, str], ...] | None = None
     """None in early snapshots."""
 
@@ -79,9 +81,10 @@ def to_bytes(state: JournalState) -> bytes:
         keep_versions=state.keep_versions,
         coordination=state.coordination,
         openings=state.openings,
+        board=state.board,
         digests=tuple(state.digests.items()),
     )
-    return seal({"format": FORMAT, **encode(snapshot)})
+    return seal({"format": CONTROLLED if state.board.serial else FORMAT, **encode(snapshot)})
 
 
 def from_bytes(data: bytes | memoryview, *, name: str) -> JournalState:
@@ -89,7 +92,7 @@ def from_bytes(data: bytes | memoryview, *, name: str) -> JournalState:
 
     Raises DamagedStateError, NewerFormatError.
     """
-    record = unseal(data, name=name, newest=FORMAT)
+    record = unseal(data, name=name, newest=CONTROLLED)
     try:
         return _state(decode(_Snapshot, record))
     except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -117,6 +120,7 @@ def _state(snapshot: _Snapshot) -> JournalState:
         coordination=snapshot.coordination,
         digests=dict(_digests(snapshot)),
         openings=snapshot.openings,
+        board=snapshot.board,
     )
 
 

@@ -23,11 +23,13 @@ from typing import Any, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import force_setattr, replace
 
+from rechannel.control.board import Board
 from rechannel.engine.journal.entries import (
     Body,
     Closed,
     Committed,
     ConfigurationChanged,
+    Controlling,
     Entry,
     Intent,
     Note,
@@ -118,6 +120,8 @@ class JournalState(Struct, frozen=True, kw_only=True):
     """How many versions stay."""
     coordination: Coordination = field(default_factory=Coordination)
     """The reconfigurations."""
+    board: Board = field(default_factory=Board)
+    """The controllers."""
     digests: Mapping[int, str] = field(default_factory=dict)
     """Digests of intents (`Intent.digest`) of timesteps that are open, unpublished or kept as versions."""
     openings: tuple[str, ...] = ()
@@ -287,6 +291,8 @@ def _intent(state: JournalState, body: Intent) -> JournalState:
         )
         raise ValueError(msg)
     state = _step(state, body.steps)
+    if body.controls:
+        state = replace(state, board=state.board.intended(body.controls, body.timestep))
     attempts = state.attempts if state.open_intents else 1
     digest = body.digest(state.driver.id if state.driver else "")
     return replace(
@@ -319,6 +325,7 @@ def _withdrawn(state: JournalState, body: Withdrawn) -> JournalState:
         attempts=state.attempts if kept else 0,
         configurations=tuple(dict(holds).items()),
         coordination=state.coordination.withdrawn(since),
+        board=state.board.withdrawn(since),
         notes={**withdrawn(state.notes, since), WITHDRAWN: {"last": state.last_intended}},
     )
 
@@ -334,6 +341,8 @@ def _committed(state: JournalState, body: Committed) -> JournalState:
     stream_ms = state.open_intents[0].stream_ms
     times = {**state.times, **body.times}
     version = Version(manifests=manifests, outbox=body.outbox, stream_ms=stream_ms, times=times)
+    if body.controls:
+        state = replace(state, board=state.board.committed(body.controls))
     unpublished = ByTimestep.of(state.unpublished)
     if body.staged:
         unpublished = unpublished.put(body.timestep, _frozen(body.staged))
@@ -404,6 +413,13 @@ def _reconfiguring(state: JournalState, body: Reconfiguring) -> JournalState:
     return replace(state, coordination=state.coordination.after(body.event))
 
 
+def _controlling(state: JournalState, body: Controlling) -> JournalState:
+    board = state.board
+    for event in body.events:
+        board = board.after(event)
+    return replace(state, board=board)
+
+
 def _step(state: JournalState, steps: tuple[Stepped, ...]) -> JournalState:
     for step in steps:
         state = replace(state, coordination=state.coordination.after(step))
@@ -431,6 +447,7 @@ _FOLDS: Mapping[type[Body], Callable[[JournalState, Any], JournalState]] = {
     Withdrawn: _withdrawn,
     ConfigurationChanged: _changed,
     Reconfiguring: _reconfiguring,
+    Controlling: _controlling,
     Note: _noted,
     Notes: _all_noted,
     Closed: _closed,

@@ -6,6 +6,7 @@ Whatever is decided here is in the journal before it happens.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from rechannel.engine.journal.entries import ConfigurationChanged, Note
@@ -64,10 +65,11 @@ class Boundary:
         """See `AnswerChanges`."""
         del command
         out = self._out
-        if not out.changes.has_work:
+        if not out.changes.has_work and not out.controllers.has_work:
             return ChangesAnswered(happened=False)
         position = out.position(state)
-        happened = out.changes.answer_and_prepare(
+        happened = out.controllers.turn(position)
+        happened |= out.changes.answer_and_prepare(
             position, lambda: out.published.position.manifests
         )
         return ChangesAnswered(happened=happened)
@@ -167,6 +169,7 @@ class Boundary:
             stream_ms=command.stream_ms,
             slices=slices,
             nothing=sources.nothing() if slices is None else {},
+            controlled=self._out.controllers.waiting,
         )
 
     def journal_intent(self, command: JournalIntent, state: LoopState) -> TimestepOpened:
@@ -175,6 +178,7 @@ class Boundary:
         timestep, decision, journal = command.timestep, command.decision, self._out.journal
         self._out.changes.journal_decision(decision)
         known, notes = journal.state.configurations, journal.state.notes
+        timestep = replace(timestep, controls=self._out.controllers.attached(decision))
         journal.append(intent_of(timestep, decision.steps, known, notes))
         self._out.sources.take(timestep)
         return self._opened(timestep, command.began_ms, fresh=True)
@@ -182,7 +186,9 @@ class Boundary:
     def open_again(self, command: OpenAgain, state: LoopState) -> TimestepOpened:
         """See `OpenAgain`."""
         del state
-        return self._opened(command.timestep, command.began_ms, fresh=False)
+        timestep = command.timestep
+        timestep = replace(timestep, controls=self._out.controllers.again(timestep.number))
+        return self._opened(timestep, command.began_ms, fresh=False)
 
     def _opened(self, timestep: Timestep, began_ms: float, *, fresh: bool) -> TimestepOpened:
         out, number = self._out, timestep.number

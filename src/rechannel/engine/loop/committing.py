@@ -42,7 +42,9 @@ class Committing:
     def journal_commit(self, command: JournalCommit, state: LoopState) -> TimestepCommitted:
         """See `JournalCommit`."""
         flight = state.in_flight[command.number]
-        self._out.journal.append(committed_of(flight, kept_of(flight.reports), command.staged))
+        completed = self._out.controllers.completed(command.number, flight.reports)
+        entry = committed_of(flight, kept_of(flight.reports), command.staged, completed)
+        self._out.journal.append(entry)
         return TimestepCommitted(
             number=command.number,
             staged=command.staged,
@@ -77,6 +79,7 @@ class Committing:
             command.committed_ms - flight.began_ms,
             flight.moved,
         )
+        self._out.controllers.committed(command.committed_ms - flight.began_ms, flight.reports)
         self._out.changes.finish_completed(number, int(command.committed_ms))
         self._out.history.committed(number)
 

@@ -215,6 +215,10 @@ class Driver:
 
     def _finish(self) -> None:
         self.finished.set()
-        close_all([("what was asked for", self._out.changes.close)], GONE_SECONDS)
+        parts: list[ClosingStep] = [
+            ("what was asked for", self._out.changes.close),
+            ("the controllers", self._out.controllers.close),
+        ]
+        close_all(parts, GONE_SECONDS)
         self._out.draining.over()
         self._out.published.wake()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rechannel.control.events import Completed
 from rechannel.engine.journal.entries import Committed, Intent, SourceRange
 from rechannel.engine.journal.incarnations import SOURCES, incarnation
 from rechannel.engine.loop.core.state import InFlight
@@ -38,6 +39,7 @@ def intent_of(
         configuration=timestep.configuration if changed else None,
         stream_ms=timestep.stream_ms,
         steps=steps,
+        controls=tuple(message.operation for message in timestep.controls),
     )
 
 
@@ -61,7 +63,10 @@ def reads_mine(intent: Intent, notes: Mapping[str, Json], source: str) -> bool:
 
 
 def committed_of(
-    flight: InFlight, kept: Mapping[str, Sequence[str]], staged: Mapping[str, Mapping[str, Any]]
+    flight: InFlight,
+    kept: Mapping[str, Sequence[str]],
+    staged: Mapping[str, Mapping[str, Any]],
+    controls: tuple[Completed, ...] = (),
 ) -> Committed:
     """The entry that commits a timestep: its offsets, its state and its output together."""
     timestep = flight.timestep
@@ -72,4 +77,5 @@ def committed_of(
         offsets={name: part.end for name, part in timestep.slices.items()},
         staged=staged,
         outbox={node: tuple(keys) for node, keys in kept.items()},
+        controls=controls,
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from queue import Empty, Queue
 
+from rechannel.engine.control.host import ControlHost
 from rechannel.engine.journal.log import Journal
 from rechannel.engine.loop.core.events import UnitDone, UnitFailed
 from rechannel.engine.loop.core.state import LoopState, position_of
@@ -73,6 +74,7 @@ class Outside:
     publisher: Publisher
     sources: SourceTracker
     changes: Reconfigurer
+    controllers: ControlHost
     measured: Measured
     history: History
     listener: Listener

@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rechannel.engine.reconfigure.latencies import Latencies
-from rechannel.kernels.tasks.binned import unpack_bins
+from rechannel.kernels.tasks.binned import bytes_per_bin, unpack_bins
 from rechannel.kernels.tasks.report import HotKey, TaskReport
 from rechannel.model.configuration import Configuration
-from rechannel.model.hashspace import SPACE
 from rechannel.model.routing import Routing
 from rechannel.reconfigure.steps import Sizes
 from rechannel.reconfigure.strategies import Strategy
@@ -102,7 +101,10 @@ class Measured:
         for name, manifest in self._manifests().items():
             operator = configuration.operators.get(name)
             if operator is not None and operator.routing is not None:
-                bins[name] = (operator.routing.starts, bytes_per_bin(manifest, operator.routing))
+                bins[name] = (
+                    operator.routing.starts,
+                    bytes_per_bin(manifest.runs, operator.routing),
+                )
         return Sizes(bins=bins)
 
     def budget(self, strategy: Strategy) -> float | None:
@@ -116,17 +118,6 @@ class Measured:
     def ms_per_byte(self) -> float:
         """Measured cost of a moved byte in the timestep that it moves in."""
         return max(self._moved_ms / self._moved_bytes, LEAST_MS_PER_BYTE)
-
-
-def bytes_per_bin(manifest: Manifest, routing: Routing) -> tuple[float, ...]:
-    """Expected bytes of state in every bin, shape (bins,): the rows of a run are spread evenly over its span."""
-    edges = np.array([*routing.starts, SPACE], dtype=np.float64)
-    total = np.zeros(routing.bins)
-    for run in manifest.runs:
-        for lo, hi in run.clip if run.span else ():
-            overlap = np.minimum(edges[1:], hi) - np.maximum(edges[:-1], lo)
-            total += np.maximum(overlap, 0.0) * (run.size / run.span)
-    return tuple(total.tolist())
 
 
 def _same_bins(then: Configuration, now: Configuration, operator: str) -> Routing | None:

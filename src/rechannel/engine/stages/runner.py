@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from rechannel.engine.program.physical import PhysicalPlan
+from rechannel.kernels.protocol.control import ControlMessage
 from rechannel.kernels.protocol.program import StageProgram, StageStep
 from rechannel.kernels.tasks.report import TaskReport
 from rechannel.model.configuration import Configuration
@@ -30,6 +31,8 @@ class Timestep:
     stream_ms: int
     configuration: Configuration
     slices: Mapping[str, SourceSlice] = field(default_factory=dict)
+    controls: tuple[ControlMessage, ...] = ()
+    """Control operations that travel with it."""
 
 
 class Runner(Protocol):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from rechannel.kernels.protocol.control import ControlMessage
 from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.kernels.protocol.migrate import Chain
 from rechannel.kernels.protocol.resolved import Capabilities
@@ -161,3 +162,5 @@ class StageStep:
     """Latest event times that upstream stages have seen in this timestep, by time input, microseconds."""
     memory: int = TASK_BYTES
     """Bytes that a task may hold at once."""
+    controls: tuple[ControlMessage, ...] = ()
+    """Control operations that travel with the timestep."""

@@ -19,7 +19,7 @@ from rechannel.kernels.columnar.sorting import group_rows, nested_order, sort_in
 from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.kernels.shuffle.send import wire_schema
 from rechannel.kernels.shuffle.spool import Place, Spool
-from rechannel.kernels.shuffle.wire import DATA, REPORT, WATERMARK, Blob
+from rechannel.kernels.shuffle.wire import CONTROL, DATA, REPORT, WATERMARK, Blob
 from rechannel.model.buffers import IntArray
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import HashArray
@@ -55,11 +55,13 @@ class Inbox:
     """Event times of its producers."""
     reports: list[bytes]
     """Reports of source tasks that travel with their rows."""
+    controls: list[Blob]
+    """Control messages of its producers."""
 
     @classmethod
     def of(cls, blobs: Iterable[Blob], spool: Spool | None = None, most: int = 0) -> Inbox:
         """Sort blobs by kind. spool: takes the data once it has more than `most` bytes; None keeps it in memory."""
-        by_kind: dict[int, list[Blob]] = {DATA: [], WATERMARK: [], REPORT: []}
+        by_kind: dict[int, list[Blob]] = {DATA: [], WATERMARK: [], REPORT: [], CONTROL: []}
         data, places, size = by_kind[DATA], list[Place](), 0
         for blob in blobs:
             by_kind[blob.kind].append(blob)
@@ -74,7 +76,12 @@ class Inbox:
             messages = spool.read(places)
             by_kind[DATA] = [replace(b, message=m) for b, m in zip(data, messages, strict=True)]
         reports = [blob.message.to_pybytes() for blob in by_kind[REPORT]]
-        return cls(data=by_kind[DATA], watermarks=by_kind[WATERMARK], reports=reports)
+        return cls(
+            data=by_kind[DATA],
+            watermarks=by_kind[WATERMARK],
+            reports=reports,
+            controls=by_kind[CONTROL],
+        )
 
 
 def receive(can: Capabilities, blobs: list[Blob], rows: list[slice] | None = None) -> Received:

@@ -8,7 +8,8 @@ multiple of 64, so that consecutive blobs in an Arrow binary column stay aligned
     6   2   input of the receiver   20  4  1 if rows are partial states (combined)
     8   4   length of the message   24  8  rows
 
-Kinds: 1 data, 2 report (JSON, see `measure`), 3 watermark (JSON, see `watermarks`).
+Kinds: 1 data, 2 report (JSON, see `report`), 3 watermark (JSON, see `watermarks`), 4 control (JSON, see
+`tasks/control`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 MAGIC = b"RCB1"
-DATA, REPORT, WATERMARK = 1, 2, 3
+DATA, REPORT, WATERMARK, CONTROL = 1, 2, 3, 4
 ALIGNMENT = 64
 BLOB_BYTES = 1 << 19
 """Blobs are cut to about this size: the JVM still allocates byte arrays of this size cheaply."""

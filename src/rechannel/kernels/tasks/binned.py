@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import base64
 import zlib
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
 
 from rechannel.kernels.shuffle.receive import Received
 from rechannel.kernels.tasks.report import HotKey
+from rechannel.model.hashspace import SPACE
 from rechannel.model.routing import Routing
+from rechannel.state.manifest import Run
 
 Counts = npt.NDArray[np.int64]
 
@@ -30,6 +33,17 @@ def pack_bins(per_bin: Counts | None) -> str | None:
     if per_bin is None:
         return None
     return base64.b64encode(zlib.compress(per_bin.astype("<u4").tobytes(), 1)).decode()
+
+
+def bytes_per_bin(runs: Iterable[Run], routing: Routing) -> tuple[float, ...]:
+    """Expected bytes of state in every bin, shape (bins,): the rows of a run are spread evenly over its span."""
+    edges = np.array([*routing.starts, SPACE], dtype=np.float64)
+    total = np.zeros(routing.bins)
+    for run in runs:
+        for lo, hi in run.clip if run.span else ():
+            overlap = np.minimum(edges[1:], hi) - np.maximum(edges[:-1], lo)
+            total += np.maximum(overlap, 0.0) * (run.size / run.span)
+    return tuple(total.tolist())
 
 
 HOT = 16

@@ -16,7 +16,7 @@ from rechannel.kernels.functions.resources import WithResource
 from rechannel.kernels.functions.user_errors import placed
 from rechannel.kernels.protocol.program import DEAD, LATE, Branch, StageProgram, StageStep
 from rechannel.kernels.shuffle.send import Channel, Order, Sender, chunk_bytes
-from rechannel.kernels.shuffle.watermarks import EventTime, reported_inputs, watermark_blobs
+from rechannel.kernels.shuffle.watermarks import EventTime, Latest, reported_inputs, watermark_blobs
 from rechannel.kernels.tasks.measure import Measures
 from rechannel.kernels.tasks.report import BufferFile, Emitted, Sent
 from rechannel.kernels.tasks.sink_buffer import SinkBuffer
@@ -65,11 +65,27 @@ class Emitter:
         """
         self._latest.update(own)
         names = reported_inputs(self.program.root, self.program.origins)
-        yield from watermark_blobs(names, self.step.addresses, self._latest, self._producer)
+        yield from watermark_blobs(names, self.step.addresses, self._latest, self.producer)
 
     @property
-    def _producer(self) -> int:
+    def producer(self) -> int:
+        """What identifies the task among the producers of its consumers."""
         return (self.step.number << 20) | self.task
+
+    @property
+    def latest(self) -> Latest:
+        """Latest event times that the task knows, by time input."""
+        return self._latest
+
+    @property
+    def rows_offered(self) -> int:
+        """Rows for consumers, before map-side combine."""
+        return sum(sender.stats.offered for sender in self._senders.values())
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes sent to consumers."""
+        return sum(sender.stats.size for sender in self._senders.values())
 
     def _down(self, branch: Branch, batch: pa.RecordBatch, order: Order) -> Parcels:
         if isinstance(branch.function, EventTime):
@@ -91,7 +107,7 @@ class Emitter:
             key = (consumer.operator, consumer.input)
             if key not in self._senders:
                 most = chunk_bytes(self.step.memory)
-                self._senders[key] = Sender(channel, self._producer, chunk_bytes=most)
+                self._senders[key] = Sender(channel, self.producer, chunk_bytes=most)
             sender = self._senders[key]
             with self.measures.activity("send"):
                 parcels = list(sender.send(batch, order))

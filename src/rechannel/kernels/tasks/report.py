@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from rechannel.kernels.shuffle.wire import REPORT, Blob, pack
-from rechannel.model.codec import decode, encode, row, sparse
+from rechannel.model.codec import Json, decode, encode, row, sparse
 from rechannel.model.eventtime import Times
 from rechannel.state.manifest import Edit
 
@@ -105,6 +105,31 @@ class StateReport:
     """By segment that was read: the first event time after this timestep that one of its rows waits for."""
 
 
+@row
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedReply:
+    """A handler of a control operation that failed in a task."""
+
+    operator: str
+    task: int
+    error: str
+    """Its traceback, or why its reply was refused; cut to `ERROR_CHARACTERS`."""
+
+
+@sparse
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlReport:
+    """What a control operation has gathered in a task and everything upstream of it."""
+
+    operation: str
+    replies: Mapping[str, Json] = field(default_factory=dict)
+    """By operator, merged."""
+    failures: tuple[FailedReply, ...] = ()
+    """The first of the replies that failed."""
+    more: int = 0
+    """How many others failed."""
+
+
 @sparse
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskReport:
@@ -121,6 +146,8 @@ class TaskReport:
     """None for a stage without state."""
     spark: SparkTask | None = None
     """None if the task ran in-process."""
+    controls: tuple[ControlReport, ...] = ()
+    """Control operations that end here: the task has no consumers."""
 
     def to_bytes(self) -> bytes:
         """Write the report as JSON."""

@@ -10,9 +10,11 @@ import pyarrow as pa
 from rechannel.kernels.protocol.program import StageProgram, StageStep
 from rechannel.kernels.shuffle.send import CHUNK_BYTES, CHUNK_ROWS, Order, chunk_bytes
 from rechannel.kernels.shuffle.wire import to_batches
+from rechannel.kernels.tasks.control import Controls
 from rechannel.kernels.tasks.emit import Emitter
 from rechannel.kernels.tasks.measure import Measures
 from rechannel.kernels.tasks.report import SparkTask, TaskReport
+from rechannel.kernels.tasks.task_view import Viewed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,11 +35,22 @@ class SourceTask:
     def _parcels(self, rows: Iterable[tuple[Order, pa.RecordBatch]]) -> Iterator[tuple[int, bytes]]:
         measures = Measures()
         emitter = Emitter(self.program, self.step, self.task, self.attempt, measures)
+        controls = Controls(self.program, self.step, self.task)
+        view = Viewed(
+            program=self.program,
+            step=self.step,
+            task=self.task,
+            measures=measures,
+            emitter=emitter,
+        )
+        controls.run(view, blocking=True)
         for order, batch in gather_chunks(measures.waiting(rows), chunk_bytes(self.step.memory)):
             measures.count("rows_in", batch.num_rows)
             measures.count("bytes_in", batch.nbytes)
             yield from emitter.rows(batch, order)
         yield from emitter.watermarks(self.step.event_times)
+        controls.run(view, blocking=False)
+        yield from controls.parcels(emitter)
         report = TaskReport(
             operator=self.program.operator,
             timestep=self.step.timestep,
@@ -46,6 +59,7 @@ class SourceTask:
             spark=self.origin,
             emitted=emitter.finish(),
             costs=measures.costs(),
+            controls=controls.ended(),
         )
         yield self._home(), report.blob()
 

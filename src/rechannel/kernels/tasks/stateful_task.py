@@ -30,14 +30,16 @@ from rechannel.kernels.shuffle.watermarks import latest_of
 from rechannel.kernels.shuffle.wire import Blob, from_batches, to_batches
 from rechannel.kernels.tasks.binned import Counts, hottest, pack_bins, rows_per_bin
 from rechannel.kernels.tasks.clocks import clock_of, handed_on, times_after
+from rechannel.kernels.tasks.control import Controls
 from rechannel.kernels.tasks.emission import Emission
 from rechannel.kernels.tasks.emit import Emitter
 from rechannel.kernels.tasks.measure import Measures
 from rechannel.kernels.tasks.parts import Demand, Part, parts_of
 from rechannel.kernels.tasks.report import HotKey, SparkTask, StateReport, TaskReport, report_blob
 from rechannel.kernels.tasks.storing import Storing, all_of
+from rechannel.kernels.tasks.task_view import Heaviest, Viewed
 from rechannel.model.buffers import Mask
-from rechannel.model.eventtime import Clock, Times
+from rechannel.model.eventtime import NEVER, Clock, Times
 from rechannel.model.hashspace import HashArray
 from rechannel.model.routing import Routing
 from rechannel.state.manifest import Edit
@@ -54,10 +56,12 @@ class _Done:
     per_bin: Counts | None = None
     hot_keys: list[HotKey] = field(default_factory=list)
     first_timers: dict[str, int] = field(default_factory=dict)
+    heaviest: Heaviest = field(default_factory=Heaviest)
 
     def received(self, routing: Routing | None, received: Received, rows: int) -> None:
         """Count what a part received. rows: of all parts."""
         self.hot_keys += hottest(received, rows)
+        self.heaviest.received(received)
         counts = rows_per_bin(routing, received)
         if self.per_bin is not None and counts is not None:
             counts += self.per_bin
@@ -95,14 +99,29 @@ class StatefulTask:
             blobs = from_batches(measures.waiting(batches))
             inbox = Inbox.of(blobs, spool, self.step.memory // IN_HAND)
             emitter = Emitter(self.program, self.step, self.task, self.attempt, measures)
-            times = times_after(self.program, self.step, latest_of(inbox.watermarks))
+            seen = latest_of(inbox.watermarks)
+            times = times_after(self.program, self.step, seen)
             clock = clock_of(self.program, self.step, times)
-            done = _Done()
+            controls = Controls(self.program, self.step, self.task, inbox.controls)
+            done = _Done(heaviest=Heaviest(controls.heaviest))
+            viewed = Viewed(
+                program=self.program,
+                step=self.step,
+                task=self.task,
+                measures=measures,
+                emitter=emitter,
+                clock=replace(clock, watermark=clock.before),
+                latest_us=max(seen.values(), default=NEVER),
+            )
+            controls.run(viewed, blocking=True)
             yield from self._apply(inbox.data, spool, emitter, measures, clock, done)
             measures.count("bytes_spilled", spool.size)
         yield from emitter.watermarks(
             handed_on(self.program.operator, self.program.can, times.watermark)
         )
+        viewed = replace(viewed, bin_rows=done.per_bin, heaviest=done.heaviest.keys)
+        controls.run(viewed, blocking=False)
+        yield from controls.parcels(emitter)
         report = TaskReport(
             operator=self.program.operator,
             timestep=self.step.timestep,
@@ -112,6 +131,7 @@ class StatefulTask:
             emitted=emitter.finish(),
             state=done.report(times if self.program.times else None),
             costs=measures.costs(),
+            controls=controls.ended(),
         )
         for body in [*inbox.reports, report.to_bytes()]:
             yield self.step.reports_to, report_blob(self.task, body)

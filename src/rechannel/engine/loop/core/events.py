@@ -134,6 +134,8 @@ class Offered(Struct, frozen=True, kw_only=True):
     """What a timestep would read; None = there is nothing new."""
     nothing: Mapping[str, SourceSlice]
     """What a timestep reads that is there only for rows whose time has come."""
+    controlled: bool = False
+    """Whether a control operation waits for a timestep."""
 
 
 class LookFailed(Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -31,7 +32,9 @@ def step_of(state: LoopState, unit: Unit) -> StageStep:
         rewrite=flight.rewrite.get(name),
     )
     times = state.operators.times.get(name, Times())
-    return timed(step, stage, times, flight.seen, state.rules.task_bytes)
+    step = timed(step, stage, times, flight.seen, state.rules.task_bytes)
+    controls = flight.timestep.controls
+    return dataclasses.replace(step, controls=controls) if controls else step
 
 
 def folded(state: LoopState, unit: Unit, reports: Sequence[TaskReport]) -> LoopState:

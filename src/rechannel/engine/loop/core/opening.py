@@ -99,10 +99,10 @@ def switched(state: LoopState, event: Switched) -> Outcome:
 
 
 def offered(state: LoopState, event: Offered) -> Outcome:
-    """Decide on a timestep over what the sources offer, or over rows of state whose time has come."""
+    """Decide on a timestep over what the sources offer, or one without rows: for timers, or for a control."""
     state, reports = look_succeeded(state)
     slices = event.slices
-    if slices is None and state.drained and _due(state, event.stream_ms):
+    if slices is None and state.drained and (event.controlled or _due(state, event.stream_ms)):
         slices = event.nothing
     if slices is None:
         idle = (SettleIdle(stream_ms=event.stream_ms),) if state.drained else ()

@@ -1,0 +1,218 @@
+"""What users write: a controller, and what it sees and does through its `Control`. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+
+from rechannel.control.operation import Operation
+from rechannel.control.triggers import Trigger, by_hand
+from rechannel.errors import RefusedError
+from rechannel.kernels.protocol.control import Reply
+from rechannel.kernels.tasks.report import FailedReply
+from rechannel.model.configuration import Configuration
+from rechannel.reconfigure.changes.change import Change
+from rechannel.reconfigure.record import Record
+from rechannel.reconfigure.strategies import Strategy
+
+State: TypeAlias = Any
+"""A controller's own state: a value that JSON can hold, or a frozen dataclass of such values."""
+
+S = TypeVar("S")
+
+NAMES = re.compile("[A-Za-z0-9_-]{1,100}")
+
+MOST_CALLBACK_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskReply:
+    """What one of the last tasks delivers: the replies gathered on all paths that end in it."""
+
+    operation: str
+    timestep: int
+    replies: Mapping[str, Reply]
+    """By operator, merged."""
+    failures: Sequence[FailedReply] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """A completed control operation: all of its replies are in."""
+
+    operation: str
+    timestep: int
+    """The timestep that it travelled with."""
+    replies: Mapping[str, Reply]
+    """By operator, merged over all of its tasks. An operator whose tasks have all failed or had no reply is absent."""
+    failures: Sequence[FailedReply] = ()
+    failed: int = 0
+    """How many replies failed, those beyond `failures` included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeRequest:
+    """A change that a controller requests."""
+
+    change: Change
+    strategy: Strategy | None = None
+    supersede: bool = False
+    reason: str = ""
+
+
+@dataclass(kw_only=True)
+class Control(Generic[S]):
+    """What a controller sees of its stream in one callback, and what it does about it."""
+
+    name: str
+    """The controller's own name."""
+    state: S
+    """Its state. What is assigned is committed when the callback has returned; an exception undoes it."""
+    timestep: int
+    """The latest committed timestep."""
+    time_ms: int
+    """Wall clock, Unix milliseconds."""
+    configuration: Configuration
+    """What the next timestep runs under."""
+    progress: Sequence[Any] = ()
+    """`TimestepProgress` of the latest committed timesteps, oldest first; none right after a restart."""
+    changes: Sequence[Record] = ()
+    """Reconfigurations that are open or were finished lately, oldest first."""
+    bytes_per_bin: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Expected bytes of state, by operator."""
+    rows_per_bin: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Rows received over the last timesteps, by operator, shape (bins,)."""
+    requests: list[ChangeRequest] = field(default_factory=list)
+    """What `reconfigure` was called with in this callback."""
+    notes: list[str] = field(default_factory=list)
+    """What `note` was called with in this callback."""
+
+    def reconfigure(
+        self,
+        change: Change,
+        *,
+        strategy: Strategy | None = None,
+        supersede: bool = False,
+        reason: str = "",
+    ) -> None:
+        """Request a change of the stream, exactly once, when the callback has returned.
+
+        A refusal is in the controller's log and in `job.controllers`; it raises nothing here.
+        """
+        self.requests.append(
+            ChangeRequest(change=change, strategy=strategy, supersede=supersede, reason=reason)
+        )
+
+    def note(self, text: str) -> None:
+        """Add a line to the controller's log."""
+        self.notes.append(text)
+
+
+class Controller:
+    """A program that runs inside a stream. Derive from it, and override what is needed.
+
+    The callbacks are Chi's (Mai et al., VLDB'18). They run in a thread of their own, one at a time, in the order in
+    which controllers were installed; the stream does not wait for them. A callback may run again after a crash; what
+    it has assigned and requested counts once.
+    """
+
+    trigger: ClassVar[Trigger] = by_hand()
+    """When `on_begin` is called, if no operation of the controller is under way."""
+
+    def on_init(self) -> State:
+        """Return the first state, when the controller is installed for the first time."""
+        return None
+
+    def on_begin(self, control: Control[Any]) -> Operation | None:
+        """The trigger has fired. Return the operation to send; None = none, only `control` was used."""
+        del control
+        return None
+
+    def on_next(self, control: Control[Any], reply: TaskReply) -> None:
+        """The reply of one of the last tasks is in."""
+
+    def on_complete(self, control: Control[Any], outcome: Outcome) -> None:
+        """All replies are in, and the timestep of the operation is committed."""
+
+    def on_dispose(self, control: Control[Any]) -> None:
+        """The controller is removed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Installation:
+    """A controller as it is installed; `install` makes one."""
+
+    name: str
+    controller: Controller
+    path: str = ""
+    """Import path of the class; "" if it cannot be imported by name."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of its constructor, if it was installed by its path."""
+    priority: int = 0
+    dry_run: bool = False
+    seconds: float = 10.0
+    failures: int = 3
+
+
+def install(
+    controller: Controller,
+    *,
+    name: str | None = None,
+    priority: int = 0,
+    dry_run: bool = False,
+    seconds: float = 10.0,
+    failures: int = 3,
+) -> Installation:
+    """Return a controller with settings, for `rc.Job(controllers=[...])` and `job.control(...)`.
+
+    Args:
+        controller: an instance of a class derived from `Controller`.
+        name: by which it is listed, paused and removed; by default the name of its class in lower case.
+        priority: a request of a controller supersedes open changes of controllers with a lower one.
+        dry_run: its requests are written to its log and not carried out.
+        seconds: that a callback may take.
+        failures: after how many callbacks in a row that failed it is suspended.
+
+    Raises:
+        RefusedError: an argument is out of its range.
+    """
+    if not isinstance(controller, Controller):
+        msg = f"{controller!r} is no controller: give an instance of a class derived from rc.control.Controller"
+        raise RefusedError(msg)
+    kind = type(controller)
+    chosen = kind.__name__.lower() if name is None else name
+    if not isinstance(chosen, str) or not NAMES.fullmatch(chosen):
+        msg = f"name={chosen!r}: a controller's name has 1 to 100 letters, digits, '-' and '_'"
+        raise RefusedError(msg)
+    if not 0 < seconds <= MOST_CALLBACK_SECONDS:
+        msg = f"seconds={seconds}: give more than 0 and at most {MOST_CALLBACK_SECONDS:g}"
+        raise RefusedError(msg)
+    if failures < 1:
+        msg = f"failures={failures}: give at least 1"
+        raise RefusedError(msg)
+    return Installation(
+        name=chosen,
+        controller=controller,
+        path=f"{kind.__module__}:{kind.__qualname__}",
+        priority=priority,
+        dry_run=dry_run,
+        seconds=float(seconds),
+        failures=failures,
+    )
+
+
+def installations(given: Sequence[Controller | Installation]) -> dict[str, Installation]:
+    """Return controllers by name. Raises RefusedError for two of one name."""
+    out: dict[str, Installation] = {}
+    for each in given:
+        made = each if isinstance(each, Installation) else install(each)
+        if made.name in out:
+            msg = (
+                f"two controllers have the name {made.name!r}: give one of them another with"
+                " rc.control.install(..., name=)"
+            )
+            raise RefusedError(msg)
+        out[made.name] = made
+    return out

@@ -1,0 +1,467 @@
+"""Hosts the controllers of one driver: calls them, journals what they decide, and attaches their operations.
+
+Everything here belongs to the driver's thread, but for the callbacks, which run in a thread of their own, and for
+`install` and its like, which any thread may call. What a callback decides counts once it is in the journal; a driver
+that restarts goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import asdict, replace
+from queue import SimpleQueue
+from typing import Any
+
+from rechannel.control.board import Board, PendingRequest, Seat, SentOperation
+from rechannel.control.conflicts import supersedes
+from rechannel.control.controller import Control, Installation
+from rechannel.control.events import (
+    Answered,
+    Completed,
+    ControlEvent,
+    Dropped,
+    Failed,
+    Handled,
+    Installed,
+    Paused,
+    Removed,
+)
+from rechannel.control.operation import Operation
+from rechannel.control.triggers import Moment
+from rechannel.engine.control.callbacks import Callback, Hosted, Returned
+from rechannel.engine.journal.entries import Controlling
+from rechannel.engine.journal.log import Journal
+from rechannel.engine.program.position import StreamPosition
+from rechannel.engine.reconfigure.calls import Calls
+from rechannel.engine.reconfigure.reconfigurer import Reconfigurer
+from rechannel.errors import RechannelError, RefusedError
+from rechannel.kernels.protocol.control import ControlMessage
+from rechannel.kernels.tasks.report import TaskReport
+from rechannel.reconfigure import strategies
+from rechannel.reconfigure.changes.registry import KINDS
+from rechannel.reconfigure.coordinator import Decision
+from rechannel.reconfigure.record import OPEN, Phase, Record
+from rechannel.reconfigure.requests import Request
+
+ABSENT = "the program that started the job does not have it: give it to rc.Job(controllers=...)"
+"""Why a controller that the journal knows does not run in this driver."""
+
+
+class ControlHost:
+    """The controllers of one driver."""
+
+    def __init__(
+        self,
+        *,
+        journal: Journal,
+        changes: Reconfigurer,
+        progress: Callable[[], Sequence[Any]],
+        clock: Callable[[], float],
+        wake: Callable[[], None],
+        given: Mapping[str, Installation],
+        executor: Executor | None = None,
+    ) -> None:
+        """Take the parts; nothing runs yet.
+
+        progress: `TimestepProgress` of the latest timesteps. clock: Unix milliseconds. given: those of the program.
+        wake: makes the driver's thread look here. executor: runs callbacks; None = a thread of its own.
+        """
+        self._journal, self._changes = journal, changes
+        self._progress, self._clock, self._wake = progress, clock, wake
+        self._executor, self._own = executor, None if executor is None else executor
+        self._calls = Calls(wake)
+        self._given = given
+        self._hosted: dict[str, Hosted] = {}
+        self._sent: dict[str, tuple[Operation, ControlMessage]] = {}
+        self._running: set[str] = set()
+        self._came: SimpleQueue[tuple[str, Returned]] = SimpleQueue()
+        self._asked: dict[tuple[str, int], Future[str]] = {}
+        self._counts: dict[str, int] = {}
+        self._over: set[str] = set()
+        self._latest: dict[str, float] = {}
+
+    # What other threads may call -----------------------------------------------------------------
+
+    @property
+    def board(self) -> Board:
+        """All controllers, as the journal has them."""
+        return self._journal.state.board
+
+    def runs(self, name: str) -> bool:
+        """Whether this driver has a controller of that name."""
+        return name in self._hosted
+
+    def install(self, installation: Installation) -> Future[None]:
+        """Install a controller. Raises what its `on_init` raises."""
+        hosted, state = Hosted.of(installation.controller)
+        event = self._event(installation, state)
+
+        def judge(_: StreamPosition) -> Callable[[], None]:
+            if event.controller in self.board.seats and event.controller in self._hosted:
+                msg = (
+                    f"there is a controller {event.controller!r} already: remove it first, or give this one another"
+                    " name with rc.control.install(..., name=)"
+                )
+                raise RefusedError(msg)
+            return lambda: self._installed(event, hosted)
+
+        return self._calls.submit(judge)
+
+    def _event(self, installation: Installation, state: Any) -> Installed:
+        return Installed(
+            controller=installation.name,
+            time_ms=int(self._clock()),
+            path=installation.path,
+            parameters=dict(installation.parameters),
+            priority=installation.priority,
+            dry_run=installation.dry_run,
+            seconds=installation.seconds,
+            failures=installation.failures,
+            state=state,
+        )
+
+    def command(self, kind: type[ControlEvent], name: str, **fields: Any) -> Future[None]:
+        """Pause, resume, call or remove a controller. The future raises NotReadyError if there is none."""
+
+        def judge(_: StreamPosition) -> Callable[[], None]:
+            self.board.seat(name)
+            event = kind(controller=name, time_ms=int(self._clock()), **fields)
+            return lambda: self._commanded(event)
+
+        return self._calls.submit(judge)
+
+    # The driver's thread -------------------------------------------------------------------------
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `turn` may have something to do."""
+        return bool(self._calls.pending or not self._came.empty() or self.board.seats)
+
+    def resume(self) -> None:
+        """Take the controllers that the program of this driver has, before anything runs.
+
+        Those that the journal knows go on with their state; operations that were under way get their handlers again.
+        """
+        events: list[ControlEvent] = []
+        for name, installation in self._given.items():
+            hosted, state = Hosted.of(installation.controller)
+            self._hosted[name] = hosted
+            event = self._event(installation, state)
+            known = self.board.seats.get(name)
+            if known is None or _settings(known.installed) != _settings(event):
+                events.append(event)
+        self._append(events)
+        self._seed()
+        self._append([e for seat in self.board.seats.values() if (e := self._remade(seat))])
+
+    def _seed(self) -> None:
+        """Count events on from what triggers have seen under earlier drivers."""
+        for seat in self.board.seats.values():
+            for event, count in ((seat.begun or {}).get("events") or {}).items():
+                self._counts[event] = max(count, self._counts.get(event, 0))
+        self._over = {r.id for r in self._changes.coordination.records if r.phase not in OPEN}
+
+    def _remade(self, seat: Seat) -> ControlEvent | None:
+        """Make the handler of an operation again. Returns the event of a failure."""
+        sent, hosted = seat.operation, self._hosted.get(seat.name)
+        if sent is None:
+            return None
+        if hosted is None:
+            return self._dropped(seat, sent, ABSENT)
+        again = self._callback(hosted, seat, None, state=sent.before).again(sent)
+        if again.message is None or again.operation is None:
+            return again.event
+        self._sent[sent.id] = again.operation, again.message
+        return None
+
+    def turn(self, position: StreamPosition) -> bool:
+        """Journal what callbacks have decided, request their changes, and begin what is due.
+
+        Returns whether anything happened.
+        """
+        happened = self._calls.answer(position)
+        events: list[ControlEvent] = []
+        while not self._came.empty():
+            events += self._taken(*self._came.get())
+        self._append(events)
+        self._append(self._answers())
+        self._count_changes()
+        for seat in self.board.seats.values():
+            for pending in seat.pending:
+                self._ask(seat, pending)
+            self._append(self._stuck(seat))
+            happened |= self._call(self.board.seats[seat.name], position)
+        return happened or bool(events)
+
+    def _taken(self, name: str, returned: Returned) -> list[ControlEvent]:
+        """Take what a callback has left; returns what is to be journalled."""
+        self._running.discard(name)
+        seat = self.board.seats.get(name)
+        if seat is None:
+            return []
+        event = returned.event
+        if returned.message is not None and returned.operation is not None:
+            self._sent[returned.message.operation] = returned.operation, returned.message
+        if isinstance(event, Handled) and event.moment and event.moment["calls"] < seat.calls:
+            # It was called meanwhile: this operation is the answer.
+            event = replace(event, urgent=True, moment={**event.moment, "calls": seat.calls})
+        if isinstance(event, Failed) and seat.failures + 1 >= seat.installed.failures:
+            reason = f"{seat.failures + 1} callbacks in a row have failed"
+            pause = Paused(controller=name, time_ms=event.time_ms, reason=reason, suspended=True)
+            return [event, pause]
+        return [event]
+
+    def _call(self, seat: Seat, position: StreamPosition) -> bool:
+        """Begin the callback that is due, if one is and none runs. Returns whether it has begun."""
+        hosted = self._hosted.get(seat.name)
+        if hosted is None or seat.name in self._running:
+            return False
+        sent = seat.operation
+        if sent is not None:
+            known = self._sent.get(sent.id)
+            if sent.reports is None or known is None:
+                return False
+            callback = self._callback(hosted, seat, position)
+            self._submit(seat.name, lambda: callback.complete(sent, known[0]))
+            return True
+        moment = self._moment(seat)
+        last = None if seat.begun is None else Moment(**seat.begun)
+        if seat.paused or seat.pending or not hosted.controller.trigger.due(moment, last):
+            return False
+        callback = self._callback(hosted, seat, position)
+        urgent = hosted.controller.trigger.urgent(moment, last)
+        self._submit(seat.name, replace(callback, urgent=urgent).begin)
+        return True
+
+    def _submit(self, name: str, call: Callable[[], Returned]) -> None:
+        self._running.add(name)
+        self._pool().submit(call).add_done_callback(
+            lambda done: None if done.cancelled() else self._keep(name, done.result())
+        )
+
+    def _keep(self, name: str, returned: Returned) -> None:
+        self._came.put((name, returned))
+        self._wake()
+
+    def _callback(
+        self, hosted: Hosted, seat: Seat, position: StreamPosition | None, **given: Any
+    ) -> Callback:
+        state = given.get("state", seat.state)
+        journal = self._journal.state
+        configuration = (
+            position.configuration
+            if position is not None
+            else journal.configuration_at((journal.last_intended or 0) + 1)
+        )
+        facts = None if position is None else self._changes.view(position)
+        control = Control(
+            name=seat.name,
+            state=hosted.read(state),
+            timestep=journal.last_committed or 0,
+            time_ms=int(self._clock()),
+            configuration=configuration,
+            progress=tuple(self._progress()),
+            changes=self._changes.coordination.records,
+            rows_per_bin={} if facts is None else facts.facts.loads,
+            bytes_per_bin=(
+                {} if facts is None else {n: sizes for n, (_, sizes) in facts.sizes.bins.items()}
+            ),
+        )
+        return Callback(
+            hosted=hosted,
+            seat=seat,
+            control=control,
+            moment=asdict(self._moment(seat)),
+        )
+
+    def _moment(self, seat: Seat) -> Moment:
+        return Moment(
+            timestep=self._journal.state.last_committed or 0,
+            time_ms=int(self._clock()),
+            events=dict(self._counts),
+            progress=dict(self._latest),
+            calls=seat.calls,
+        )
+
+    # Requests ------------------------------------------------------------------------------------
+
+    def _ask(self, seat: Seat, pending: PendingRequest) -> None:
+        """Request a change that a controller wants, unless that has been done."""
+        key = seat.name, pending.number
+        if key in self._asked:
+            return
+        origin, answer = f"c{seat.serial}/{pending.number}", Future[str]()
+        self._asked[key] = answer
+        known = next((r for r in self._changes.coordination.records if r.origin == origin), None)
+        if known is not None:  # an earlier driver has requested it, and could not note the answer
+            answer.set_result(known.id)
+        elif seat.installed.dry_run:
+            answer.set_exception(RefusedError("dry run: it is not carried out"))
+        else:
+            self._asked[key] = self._requested(seat, pending.request, origin)
+
+    def _requested(self, seat: Seat, body: Mapping[str, Any], origin: str) -> Future[str]:
+        answer: Future[str] = Future()
+        try:
+            change = KINDS.read(body["change"])
+            request = Request(
+                change=change,
+                strategy=strategies.from_json(body["strategy"]),
+                cause=f"controller {seat.name!r}"
+                + (f": {body['reason']}" if body["reason"] else ""),
+                supersede=supersedes(
+                    self.board, self._changes.coordination, seat, change, asked=body["supersede"]
+                ),
+                origin=origin,
+            )
+        except (RechannelError, ValueError, KeyError) as error:
+            answer.set_exception(RefusedError(str(error)))
+            return answer
+        return self._changes.request(request)
+
+    def _answers(self) -> list[ControlEvent]:
+        """Events of the requests that have been answered."""
+        events: list[ControlEvent] = []
+        for (name, number), answer in list(self._asked.items()):
+            if not answer.done():
+                continue
+            del self._asked[name, number]
+            if name not in self.board.seats:
+                continue
+            error = answer.exception()
+            events.append(
+                Answered(
+                    controller=name,
+                    time_ms=int(self._clock()),
+                    request=number,
+                    reconfiguration="" if error else answer.result(),
+                    refusal="" if error is None else f"refused: {error}",
+                )
+            )
+        return events
+
+    def _count_changes(self) -> None:
+        """Count the changes that were finished since the last turn."""
+        over = {r.id: r for r in self._changes.coordination.records if r.phase not in OPEN}
+        for id_ in over.keys() - self._over:
+            event = "change_done" if over[id_].phase is Phase.DONE else "change_failed"
+            self._counts[event] = self._counts.get(event, 0) + 1
+        self._over = set(over)
+
+    def _stuck(self, seat: Seat) -> list[ControlEvent]:
+        """The event that drops a blocking operation whose change has come to nothing."""
+        sent = seat.operation
+        if sent is None or not sent.reconfiguration or sent.timestep is not None:
+            return []
+        record = self._record(sent.reconfiguration)
+        if record is not None and (record.phase in OPEN or record.phase is Phase.DONE):
+            return []
+        why = "is not known any more" if record is None else f"was {record.phase}: {record.reason}"
+        return [self._dropped(seat, sent, f"reconfiguration {sent.reconfiguration} {why}")]
+
+    def _dropped(self, seat: Seat, sent: SentOperation, reason: str) -> Dropped:
+        return Dropped(
+            controller=seat.name, time_ms=int(self._clock()), operation=sent.id, reason=reason
+        )
+
+    def _record(self, id_: str) -> Record | None:
+        return next((r for r in self._changes.coordination.records if r.id == id_), None)
+
+    # Timesteps -----------------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> bool:
+        """Whether an operation waits that has a timestep of its own if no rows arrive."""
+        waiting = self.board.waiting if self.board.seats else ()
+        return any(sent.urgent and self._may_travel(sent, None) for sent in waiting)
+
+    def attached(self, decision: Decision) -> tuple[ControlMessage, ...]:
+        """Return the messages that travel with the next timestep. decision: how it begins."""
+        if not self.board.seats:
+            return ()
+        ready = [sent for sent in self.board.waiting if self._may_travel(sent, decision)]
+        return tuple(self._sent[sent.id][1] for sent in ready)
+
+    def _may_travel(self, sent: SentOperation, decision: Decision | None) -> bool:
+        """Whether an operation travels with a timestep: one that makes a change does with the change's last step."""
+        if sent.id not in self._sent:
+            return False
+        if not sent.request:
+            return True
+        record = self._record(sent.reconfiguration)
+        if record is None:
+            return False
+        if record.phase is Phase.DONE:
+            return True
+        steps = 0 if decision is None else sum(s.id == record.id for s in decision.steps)
+        return record.under_way and len(record.left) == steps
+
+    def again(self, timestep: int) -> tuple[ControlMessage, ...]:
+        """Return the messages that travel with a timestep that runs again."""
+        if not self.board.seats:
+            return ()
+        sent = self.board.travelling(timestep)
+        return tuple(self._sent[each.id][1] for each in sent if each.id in self._sent)
+
+    def completed(self, timestep: int, reports: Sequence[TaskReport]) -> tuple[Completed, ...]:
+        """Return what the operations of a timestep have gathered, for its commit."""
+        if not self.board.seats:
+            return ()
+        return tuple(
+            Completed(
+                operation=sent.id,
+                reports=tuple(c for r in reports for c in r.controls if c.operation == sent.id),
+            )
+            for sent in self.board.travelling(timestep)
+        )
+
+    def committed(self, took_ms: float, reports: Sequence[TaskReport]) -> None:
+        """Take the figures of a committed timestep, for triggers."""
+        if self.board.seats:
+            rows = sum(r.costs.counts.get("rows_in", 0) for r in reports if r.state is None)
+            self._latest = {"duration_ms": took_ms, "rows_in": float(rows)}
+
+    def happened(self, event: str, count: int = 1) -> None:
+        """Count an event that triggers wait for."""
+        self._counts[event] = self._counts.get(event, 0) + count
+
+    def close(self) -> None:
+        """Begin no more callbacks, and answer no more calls."""
+        if self._own is not None and self._own is not self._executor:
+            self._own.shutdown(wait=False, cancel_futures=True)
+        self._calls.close()
+
+    def _pool(self) -> Executor:
+        if self._own is None:
+            self._own = ThreadPoolExecutor(1, "rechannel-controllers")
+        return self._own
+
+    def _installed(self, event: Installed, hosted: Hosted) -> None:
+        self._append([event])
+        self._hosted[event.controller] = hosted
+
+    def _commanded(self, event: ControlEvent) -> None:
+        seat = self.board.seat(event.controller)
+        self._append([event])
+        if not isinstance(event, Removed):
+            return
+        hosted = self._hosted.pop(event.controller, None)
+        self._running.discard(event.controller)
+        if hosted is not None:
+            self._pool().submit(self._callback(hosted, seat, None).dispose)
+
+    def _append(self, events: Sequence[ControlEvent]) -> None:
+        if events:
+            self._journal.append(Controlling(events=tuple(events)))
+
+
+def _settings(event: Installed) -> tuple[Any, ...]:
+    return (
+        event.path,
+        event.parameters,
+        event.priority,
+        event.dry_run,
+        event.seconds,
+        event.failures,
+    )

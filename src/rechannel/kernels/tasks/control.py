@@ -1,0 +1,234 @@
+"""Control operations in a task: messages arrive on every input channel, handlers run, replies are merged and go on.
+
+A message goes to every task of every consumer, as watermarks do; the replies that it has gathered go with one of them,
+so that each arrives once. The body of a blob is
+
+    {"from": operator, "task": number, "controls": [{"operation": id, "replies": {operator: value}, ...}]}
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from rechannel.kernels.protocol.control import (
+    ControlChannel,
+    ControlMessage,
+    OperatorHandler,
+    TaskView,
+)
+from rechannel.kernels.protocol.program import StageProgram, StageStep
+from rechannel.kernels.shuffle.wire import CONTROL, Blob, pack
+from rechannel.kernels.tasks.emit import Emitter
+from rechannel.kernels.tasks.limited import FailedCallError, exceeds, within
+from rechannel.kernels.tasks.report import ControlReport, FailedReply
+from rechannel.model.codec import Json, decode, encode
+
+FAILURES_KEPT = 8
+"""Failed replies of an operation that are kept; of others only the number."""
+
+ERROR_CHARACTERS = 2_000
+"""Length to which the text of a failed reply is cut."""
+
+View = Callable[[OperatorHandler, ControlMessage], TaskView]
+"""Makes what a handler of an operation sees of the task."""
+
+
+@dataclass
+class Controls:
+    """The control operations that pass one task."""
+
+    program: StageProgram
+    step: StageStep
+    task: int
+    arrived: Sequence[Blob] = ()
+    """Control messages of the task's producers."""
+    gathered: dict[str, ControlReport] = field(default_factory=dict)
+    """By operation: what has arrived, and what this task adds."""
+    _channels: dict[str, list[ControlChannel]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Sort out what has arrived. The order of the channels does not depend on the order of arrival."""
+        self.gathered = {m.operation: ControlReport(operation=m.operation) for m in self._messages}
+        self._channels = {message.operation: [] for message in self._messages}
+        self._came: dict[str, list[ControlReport]] = {m.operation: [] for m in self._messages}
+        for blob in sorted(self.arrived, key=lambda blob: (blob.producer, blob.input)):
+            body = json.loads(blob.message.to_pybytes())
+            for control in body["controls"]:
+                report = decode(ControlReport, control)
+                self._came[report.operation].append(report)
+                channel = ControlChannel(
+                    operator=body["from"], task=body["task"], replies=report.replies
+                )
+                self._channels[report.operation].append(channel)
+
+    @property
+    def heaviest(self) -> int:
+        """How many of the task's heaviest keys the handlers want to see."""
+        here = [m for m in self._messages if m.runs_in(self.program.operator)]
+        return max((m.heaviest for m in here), default=0)
+
+    @property
+    def _messages(self) -> tuple[ControlMessage, ...]:
+        return self.step.controls
+
+    def run(self, view: View, *, blocking: bool) -> None:
+        """Run the handlers of all operations of one kind: blocking ones before the rows, others after them."""
+        for message in self._messages:
+            if message.blocking is blocking:
+                self._run(message, view)
+
+    def _run(self, message: ControlMessage, view: View) -> None:
+        report = ControlReport(operation=message.operation)
+        try:
+            handler = _handler(message)
+        except Exception:
+            # Nothing can be merged without it, so what has arrived ends here.
+            self.gathered[message.operation] = self._failed(report, traceback.format_exc())
+            return
+        for came in self._came[message.operation]:
+            report = self._merged(message, handler, report, came)
+        if message.runs_in(self.program.operator):
+            try:
+                value = within(message.seconds, partial(self._reply, message, handler, view))
+                own = ControlReport(
+                    operation=message.operation,
+                    replies={} if value is None else {self.program.operator: value},
+                )
+                report = self._merged(message, handler, report, own)
+            except FailedCallError as error:
+                report = self._failed(report, str(error))
+        self.gathered[message.operation] = report
+
+    def _reply(self, message: ControlMessage, handler: OperatorHandler, view: View) -> Json:
+        """What the handler of an operation replies, as JSON. Raises what it raises."""
+        task = view(handler, message)
+        try:
+            handler.on_begin(task)
+            for channel in self._channels[message.operation]:
+                known = {n: _read(handler, value) for n, value in channel.replies.items()}
+                handler.on_next(task, replace(channel, replies=known))
+            return written(handler, handler.on_complete(task), message.reply_bytes)
+        finally:
+            handler.on_dispose()
+
+    def _merged(
+        self,
+        message: ControlMessage,
+        handler: OperatorHandler,
+        one: ControlReport,
+        other: ControlReport,
+    ) -> ControlReport:
+        """Return what two reports have gathered, merged by operator."""
+        replies = dict(one.replies)
+        out = replace(
+            one,
+            failures=(*one.failures, *other.failures),
+            more=one.more + other.more,
+        )
+        for operator, value in other.replies.items():
+            if operator not in replies:
+                replies[operator] = value
+                continue
+            try:
+                replies[operator] = within(
+                    message.seconds,
+                    partial(merged, handler, replies[operator], value, message.reply_bytes),
+                )
+            except FailedCallError as error:
+                out = self._failed(out, str(error), operator)
+        return bounded(replace(out, replies=replies))
+
+    def _failed(
+        self, report: ControlReport, error: str, operator: str | None = None
+    ) -> ControlReport:
+        failure = FailedReply(
+            operator=operator or self.program.operator,
+            task=self.task,
+            error=error[-ERROR_CHARACTERS:],
+        )
+        return bounded(replace(report, failures=(*report.failures, failure)))
+
+    def parcels(self, emitter: Emitter) -> Iterator[tuple[int, bytes]]:
+        """Yield (partition, blob) for every task of the consumers, after all rows and watermarks."""
+        if not self.gathered:
+            return
+        whole, bare = self._body(with_replies=True), self._body(with_replies=False)
+        home = True
+        for (_, into), address in self.step.addresses.items():
+            for task in range(address.routing.tasks):
+                mine = home and task == self.task % address.routing.tasks
+                body = whole if mine else bare
+                yield address.first + task, _blob(body, emitter.producer, into)
+            home = False
+
+    def _body(self, *, with_replies: bool) -> bytes:
+        controls = [
+            encode(report if with_replies else ControlReport(operation=report.operation))
+            for report in self.gathered.values()
+        ]
+        body = {"from": self.program.operator, "task": self.task, "controls": controls}
+        return json.dumps(body, separators=(",", ":")).encode()
+
+    def ended(self) -> tuple[ControlReport, ...]:
+        """Return what operations have gathered that go no further: the task has no consumers."""
+        return () if self.step.addresses else tuple(self.gathered.values())
+
+
+def _blob(body: bytes, producer: int, into: int) -> bytes:
+    return pack(
+        Blob(
+            kind=CONTROL,
+            input=into,
+            producer=producer,
+            sequence=0,
+            combined=False,
+            rows=0,
+            message=pa.py_buffer(body),
+        )
+    )
+
+
+def bounded(report: ControlReport) -> ControlReport:
+    """Return a report with at most FAILURES_KEPT failures; the others are counted."""
+    over = len(report.failures) - FAILURES_KEPT
+    if over <= 0:
+        return report
+    return replace(report, failures=report.failures[:FAILURES_KEPT], more=report.more + over)
+
+
+def merged(handler: OperatorHandler, one: Json, other: Json, most: int) -> Json:
+    """Return two replies of one operator, merged. Raises what the handler raises, ValueError if that is too large."""
+    return written(handler, handler.merge(_read(handler, one), _read(handler, other)), most)
+
+
+def written(handler: OperatorHandler, value: Any, most: int) -> Json:
+    """Return a reply as JSON. Raises TypeError for what JSON cannot hold, ValueError above `most` bytes."""
+    if exceeds(value, most):
+        msg = f"its reply has more than {most:,} bytes: reply with a summary, or allow more"
+        raise ValueError(msg)
+    data = encode(value)
+    size = len(json.dumps(data, allow_nan=True))
+    if size > most:
+        msg = f"its reply has {size:,} bytes, over the limit of {most:,}: reply with a summary, or allow more"
+        raise ValueError(msg)
+    return data
+
+
+def _read(handler: OperatorHandler, data: Json) -> Any:
+    return data if handler.reply_type is None else decode(handler.reply_type, data)
+
+
+def _handler(message: ControlMessage) -> OperatorHandler:
+    made = pickle.loads(message.handler)
+    if not isinstance(made, OperatorHandler):
+        msg = f"the handler of operation {message.operation!r} is a {type(made).__name__}, not an OperatorHandler"
+        raise TypeError(msg)
+    return made
