@@ -66,8 +66,10 @@ _CLUSTER = re.compile(
 
 _SEVERED = re.compile(
     r"Py4JNetworkError|Answer from Java side is empty|Connection refused|Connection reset|Broken pipe"
+    r"|Py4JError: An error occurred while calling [\w.]*\w$",
+    re.MULTILINE,
 )
-"""A call into the JVM was cut off: the JVM may have died."""
+"""A call into the JVM was cut off: the JVM may have died. An error that Java answers with has its trace in the text."""
 
 _STORE = re.compile(
     r"ConnectException|ConnectTimeoutException|SocketTimeoutException|UnknownHostException"

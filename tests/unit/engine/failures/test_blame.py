@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from rechannel.engine.failures.blame import Blame, blame_of, is_severed
@@ -190,4 +191,7 @@ def test_a_call_that_was_cut_off_is_told():
     made = TimestepError("failed")
     made.__cause__ = RuntimeError("Answer from Java side is empty")
     assert is_severed(made)
+    assert is_severed(Py4JError("An error occurred while calling o61.removeJobTag"))
+    answered = "An error occurred while calling o61.removeJobTag. Trace:\npy4j.Py4JException: no such method\n"
+    assert not is_severed(Py4JError(answered))
     assert not is_severed(ValueError("no luck"))
