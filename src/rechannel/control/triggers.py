@@ -111,6 +111,10 @@ class When(Trigger):
         return over or (self.below is not None and value < self.below)
 
 
+KINDS: tuple[type[Trigger], ...] = (ByHand, Every, On, When)
+"""Every kind of trigger. The driver's thread asks them, so they are not the user's own classes."""
+
+
 def by_hand() -> Trigger:
     """Begin only when called by hand, as controllers with any other trigger can be too."""
     return ByHand()

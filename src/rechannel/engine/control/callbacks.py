@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any
 
-from rechannel.control.board import Seat, SentOperation
+from rechannel.control.board import LINE_CHARACTERS, LOG_KEPT, Seat, SentOperation
 from rechannel.control.controller import Control, Controller, Outcome, TaskReply
 from rechannel.control.events import ControlEvent, Failed, Handled
 from rechannel.control.operation import Operation
+from rechannel.control.triggers import KINDS, Moment, Trigger
+from rechannel.errors import RefusedError
 from rechannel.kernels.protocol.control import ControlMessage, OperatorHandler
 from rechannel.kernels.tasks.control import merged
-from rechannel.kernels.tasks.limited import FailedCallError, exceeds, within
-from rechannel.model.codec import Json, decode, encode
+from rechannel.kernels.tasks.limited import FailedCallError, jsonable, within
+from rechannel.model.codec import Json, decode
 from rechannel.reconfigure.strategies import AllAtOnce, Strategy
 
 _LOG = logging.getLogger("rechannel")
@@ -23,25 +26,54 @@ _LOG = logging.getLogger("rechannel")
 STATE_BYTES = 1 << 20
 """Bytes above which no state of a controller is accepted: it is part of the journal and of its snapshots."""
 
+REQUEST_BYTES = 4 << 20
+"""Bytes that the requests of one callback may have, as JSON."""
+
+MOST_REQUESTS = 50
+"""Changes that one callback may request."""
+
+HANDLER_BYTES = 4 << 20
+"""Bytes that a pickled handler may have: every task gets it."""
+
+MOST_HEAVIEST = 1_000
+"""How many of its heaviest keys a task shows at most."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Hosted:
     """A controller in this driver."""
 
     controller: Controller
+    trigger: Trigger
+    """As it was when the controller came: the driver's thread looks at it."""
     state_type: type | None
     """Dataclass of its state; None = values that JSON can hold."""
 
     @classmethod
-    def of(cls, controller: Controller) -> tuple[Hosted, Json]:
-        """Return it with its first state as JSON. Raises what `on_init` raises."""
+    def of(cls, controller: Controller, name: str, seconds: float) -> tuple[Hosted, Json]:
+        """Return it with its first state as JSON. Raises RefusedError if `on_init` fails or takes longer."""
+        try:
+            return within(seconds, partial(cls._of, controller))
+        except FailedCallError as error:
+            msg = f"controller {name!r} is not installed, for its on_init failed: {str(error)[-2_000:]}"
+            raise RefusedError(msg) from error
+
+    @classmethod
+    def _of(cls, controller: Controller) -> tuple[Hosted, Json]:
+        trigger = controller.trigger
+        if type(trigger) not in KINDS:
+            msg = f"trigger={trigger!r}: make one with rc.control.every, on, when or by_hand"
+            raise TypeError(msg)
+        moment = Moment(timestep=0, time_ms=0)
+        trigger.due(moment, moment)  # raises for a bound that is no number
         first = controller.on_init()
         kind = type(first) if hasattr(first, "__dataclass_fields__") else None
-        return cls(controller=controller, state_type=kind), encode(first)
+        state = jsonable(first, STATE_BYTES, "its state")
+        return cls(controller=controller, trigger=trigger, state_type=kind), state
 
     def read(self, state: Json) -> Any:
-        """Return a state as the controller knows it."""
-        return state if self.state_type is None else decode(self.state_type, state)
+        """Return a state as the controller knows it, apart from the one that is committed."""
+        return deepcopy(state) if self.state_type is None else decode(self.state_type, state)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,34 +96,41 @@ def pickled(handler: OperatorHandler) -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class Callback:
-    """Calls a controller once. Called in the controllers' thread; never raises."""
+    """Calls a controller once. Called in the controllers' thread; never raises.
+
+    All that is the user's runs within the controller's time, what turns its values into JSON included.
+    """
 
     hosted: Hosted
     seat: Seat
+    state: Json
+    """What `control.state` begins with."""
     control: Control[Any]
     moment: Mapping[str, Json]
     urgent: bool = False
 
     def begin(self) -> Returned:
         """Call `on_begin`."""
-        id_ = f"{self.seat.name}-{self.seat.serial}.{self.seat.sent + 1}"
-        try:
-            made = within(self.seat.installed.seconds, partial(self._begun))
-            message = None if made is None else self._message(id_, made)
-            return Returned(
-                event=self._handled("begin", id_ if made else "", made),
-                message=message,
-                operation=made,
-            )
-        except (FailedCallError, ValueError, TypeError) as error:
-            return Returned(event=self._failed("begin", "", error))
+        return self._within("begin", "", self._begun)
 
-    def _begun(self) -> Operation | None:
+    def _within(self, callback: str, id_: str, call: Callable[[], Returned]) -> Returned:
+        try:
+            return within(self.seat.installed.seconds, call)
+        except FailedCallError as error:
+            return Returned(event=self._failed(callback, id_, error))
+
+    def _begun(self) -> Returned:
+        id_ = f"{self.seat.name}-{self.seat.serial}.{self.seat.sent + 1}"
+        self.control.state = self.hosted.read(self.state)
         made = self.hosted.controller.on_begin(self.control)
         if made is not None and not isinstance(made, Operation):
             msg = f"on_begin returned a {type(made).__name__}: return rc.control.operation(...) or None"
             raise TypeError(msg)
-        return made
+        return Returned(
+            event=self._handled("begin", id_ if made else "", made),
+            message=None if made is None else self._message(id_, made),
+            operation=made,
+        )
 
     def again(self, sent: SentOperation) -> Returned:
         """Call `on_begin` again after a restart, for the operation alone: its state and requests count already."""
@@ -107,23 +146,21 @@ class Callback:
 
     def complete(self, sent: SentOperation, operation: Operation) -> Returned:
         """Call `on_next` for every reply and `on_complete` with all of them."""
-        try:
-            within(self.seat.installed.seconds, partial(self._completed, sent, operation))
-            return Returned(event=self._handled("complete", sent.id, None))
-        except (FailedCallError, ValueError, TypeError) as error:
-            return Returned(event=self._failed("complete", sent.id, error))
+        return self._within("complete", sent.id, partial(self._completed, sent, operation))
 
     def dispose(self) -> None:
         """Call `on_dispose`: the controller is removed, so a failure is only logged."""
         try:
-            within(
-                self.seat.installed.seconds,
-                partial(self.hosted.controller.on_dispose, self.control),
-            )
+            within(self.seat.installed.seconds, self._disposed)
         except FailedCallError as error:
             _LOG.warning("controller %r: on_dispose failed: %s", self.seat.name, error)
 
-    def _completed(self, sent: SentOperation, operation: Operation) -> None:
+    def _disposed(self) -> None:
+        self.control.state = self.hosted.read(self.state)
+        self.hosted.controller.on_dispose(self.control)
+
+    def _completed(self, sent: SentOperation, operation: Operation) -> Returned:
+        self.control.state = self.hosted.read(self.state)
         handler, timestep = operation.handler, sent.timestep or 0
         reports = sent.reports or ()
         for report in reports:
@@ -145,22 +182,30 @@ class Callback:
             failed=len(failures) + sum(report.more for report in reports),
         )
         self.hosted.controller.on_complete(self.control, outcome)
+        return Returned(event=self._handled("complete", sent.id, None))
 
     def _message(self, id_: str, made: Operation) -> ControlMessage:
+        handler, heaviest = pickled(made.handler), made.handler.heaviest
+        if len(handler) > HANDLER_BYTES:
+            msg = f"its handler has {len(handler):,} bytes as a pickle, over the limit of {HANDLER_BYTES:,}"
+            raise ValueError(msg)
+        if type(heaviest) is not int or not 0 <= heaviest <= MOST_HEAVIEST:
+            msg = f"its handler has heaviest={heaviest!r}: give 0 to {MOST_HEAVIEST:,}"
+            raise ValueError(msg)
         return ControlMessage(
             operation=id_,
-            handler=pickled(made.handler),
+            handler=handler,
             operators=made.operators,
             blocking=made.blocking,
-            heaviest=made.handler.heaviest,
+            heaviest=heaviest,
             reply_bytes=made.reply_bytes,
             seconds=made.seconds,
         )
 
     def _handled(self, callback: str, id_: str, made: Operation | None) -> Handled:
-        """The event of a callback that has returned. Raises TypeError, ValueError for a state that cannot be kept."""
-        if exceeds(self.control.state, STATE_BYTES):
-            msg = f"its state has more than {STATE_BYTES:,} bytes: keep a summary"
+        """The event of a callback that has returned. Raises TypeError, ValueError for what cannot be kept."""
+        if len(self.control.requests) > MOST_REQUESTS:
+            msg = f"{len(self.control.requests):,} changes in one callback: request at most {MOST_REQUESTS}"
             raise ValueError(msg)
         wanted = [
             {
@@ -181,13 +226,13 @@ class Callback:
             time_ms=self.control.time_ms,
             callback=callback,
             operation=id_,
-            state=encode(self.control.state),
+            state=jsonable(self.control.state, STATE_BYTES, "its state"),
             moment=dict(self.moment) if callback == "begin" else None,
             urgent=self.urgent or (made is not None and made.blocking),
             blocking=made is not None and made.blocking,
             changes=changes,
-            requests=tuple(wanted),
-            notes=tuple(self.control.notes),
+            requests=tuple(jsonable(wanted, REQUEST_BYTES, "what it requests")),
+            notes=tuple(str(note)[:LINE_CHARACTERS] for note in self.control.notes[-LOG_KEPT:]),
         )
 
     def _failed(self, callback: str, id_: str, error: Exception | str) -> Failed:

@@ -93,8 +93,8 @@ class ControlHost:
         return name in self._hosted
 
     def install(self, installation: Installation) -> Future[None]:
-        """Install a controller. Raises what its `on_init` raises."""
-        hosted, state = Hosted.of(installation.controller)
+        """Install a controller. Raises RefusedError if its `on_init` fails or takes too long."""
+        hosted, state = _hosted(installation)
         event = self._event(installation, state)
 
         def judge(_: StreamPosition) -> Callable[[], None]:
@@ -145,7 +145,7 @@ class ControlHost:
         """
         events: list[ControlEvent] = []
         for name, installation in self._given.items():
-            hosted, state = Hosted.of(installation.controller)
+            hosted, state = _hosted(installation)
             self._hosted[name] = hosted
             event = self._event(installation, state)
             known = self.board.seats.get(name)
@@ -227,10 +227,10 @@ class ControlHost:
             return True
         moment = self._moment(seat)
         last = None if seat.begun is None else Moment(**seat.begun)
-        if seat.paused or seat.pending or not hosted.controller.trigger.due(moment, last):
+        if seat.paused or seat.pending or not hosted.trigger.due(moment, last):
             return False
         callback = self._callback(hosted, seat, position)
-        urgent = hosted.controller.trigger.urgent(moment, last)
+        urgent = hosted.trigger.urgent(moment, last)
         self._submit(seat.name, replace(callback, urgent=urgent).begin)
         return True
 
@@ -247,7 +247,6 @@ class ControlHost:
     def _callback(
         self, hosted: Hosted, seat: Seat, position: StreamPosition | None, **given: Any
     ) -> Callback:
-        state = given.get("state", seat.state)
         journal = self._journal.state
         configuration = (
             position.configuration
@@ -257,7 +256,7 @@ class ControlHost:
         facts = None if position is None else self._changes.view(position)
         control = Control(
             name=seat.name,
-            state=hosted.read(state),
+            state=None,
             timestep=journal.last_committed or 0,
             time_ms=int(self._clock()),
             configuration=configuration,
@@ -271,6 +270,7 @@ class ControlHost:
         return Callback(
             hosted=hosted,
             seat=seat,
+            state=given.get("state", seat.state),
             control=control,
             moment=asdict(self._moment(seat)),
         )
@@ -454,6 +454,11 @@ class ControlHost:
     def _append(self, events: Sequence[ControlEvent]) -> None:
         if events:
             self._journal.append(Controlling(events=tuple(events)))
+
+
+def _hosted(installation: Installation) -> tuple[Hosted, Any]:
+    """A controller as this driver has it, with its first state. Raises RefusedError."""
+    return Hosted.of(installation.controller, installation.name, installation.seconds)
 
 
 def _settings(event: Installed) -> tuple[Any, ...]:

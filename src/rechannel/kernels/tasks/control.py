@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -27,7 +26,7 @@ from rechannel.kernels.protocol.control import (
 from rechannel.kernels.protocol.program import StageProgram, StageStep
 from rechannel.kernels.shuffle.wire import CONTROL, Blob, pack
 from rechannel.kernels.tasks.emit import Emitter
-from rechannel.kernels.tasks.limited import FailedCallError, exceeds, within
+from rechannel.kernels.tasks.limited import FailedCallError, jsonable, within
 from rechannel.kernels.tasks.report import ControlReport, FailedReply
 from rechannel.model.codec import Json, decode, encode
 
@@ -88,10 +87,10 @@ class Controls:
     def _run(self, message: ControlMessage, view: View) -> None:
         report = ControlReport(operation=message.operation)
         try:
-            handler = _handler(message)
-        except Exception:
+            handler = within(message.seconds, partial(_handler, message))
+        except FailedCallError as error:
             # Nothing can be merged without it, so what has arrived ends here.
-            self.gathered[message.operation] = self._failed(report, traceback.format_exc())
+            self.gathered[message.operation] = self._failed(report, str(error))
             return
         for came in self._came[message.operation]:
             report = self._merged(message, handler, report, came)
@@ -115,7 +114,7 @@ class Controls:
             for channel in self._channels[message.operation]:
                 known = {n: _read(handler, value) for n, value in channel.replies.items()}
                 handler.on_next(task, replace(channel, replies=known))
-            return written(handler, handler.on_complete(task), message.reply_bytes)
+            return written(handler.on_complete(task), message.reply_bytes)
         finally:
             handler.on_dispose()
 
@@ -206,20 +205,12 @@ def bounded(report: ControlReport) -> ControlReport:
 
 def merged(handler: OperatorHandler, one: Json, other: Json, most: int) -> Json:
     """Return two replies of one operator, merged. Raises what the handler raises, ValueError if that is too large."""
-    return written(handler, handler.merge(_read(handler, one), _read(handler, other)), most)
+    return written(handler.merge(_read(handler, one), _read(handler, other)), most)
 
 
-def written(handler: OperatorHandler, value: Any, most: int) -> Json:
-    """Return a reply as JSON. Raises TypeError for what JSON cannot hold, ValueError above `most` bytes."""
-    if exceeds(value, most):
-        msg = f"its reply has more than {most:,} bytes: reply with a summary, or allow more"
-        raise ValueError(msg)
-    data = encode(value)
-    size = len(json.dumps(data, allow_nan=True))
-    if size > most:
-        msg = f"its reply has {size:,} bytes, over the limit of {most:,}: reply with a summary, or allow more"
-        raise ValueError(msg)
-    return data
+def written(value: Any, most: int) -> Json:
+    """Return a reply as JSON. Raises TypeError, ValueError for what JSON cannot hold, and above `most` bytes."""
+    return jsonable(value, most, "its reply")
 
 
 def _read(handler: OperatorHandler, data: Json) -> Any:

@@ -1,8 +1,9 @@
-"""Bounds for code of users that may not hold up a task: seconds, and the bytes of a value."""
+"""Bounds for code of users that may not hold up a task or the driver: seconds, and the form and size of a value."""
 
 from __future__ import annotations
 
 import ctypes
+import json
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -10,10 +11,15 @@ from dataclasses import fields, is_dataclass
 from itertools import chain
 from typing import Any, TypeVar
 
+from rechannel.model.codec import Json, encode
+
 T = TypeVar("T")
 
 GRACE_SECONDS = 0.5
 """How long a call that was interrupted may take to end before it is left behind."""
+
+MOST_LEVELS = 100
+"""How deeply a value may be nested: a reader of the journal has less room on its stack."""
 
 
 class FailedCallError(Exception):
@@ -79,3 +85,34 @@ def exceeds(value: Any, most: int) -> bool:
         elif is_dataclass(each) and not isinstance(each, type):
             agenda.append(iter([getattr(each, one.name) for one in fields(each)]))
     return False
+
+
+def jsonable(value: Any, most: int, what: str) -> Json:
+    """Return a value as JSON has it, and as it is read again: keys are strings, tuples lists, records objects.
+
+    most: bytes that it may have. what: the value in messages. Raises TypeError for what JSON cannot hold, ValueError
+    for NaN, infinities, and what is too large or too deeply nested.
+    """
+    if exceeds(value, most):
+        msg = f"{what} has more than {most:,} bytes: keep to a summary, or allow more"
+        raise ValueError(msg)
+    text = json.dumps(encode(value), allow_nan=False)
+    if len(text) > most:
+        msg = f"{what} has {len(text):,} bytes, over the limit of {most:,}: keep to a summary, or allow more"
+        raise ValueError(msg)
+    data = json.loads(text)
+    if _levels(data) > MOST_LEVELS:
+        msg = f"{what} is nested more than {MOST_LEVELS} levels deep: make it flatter"
+        raise ValueError(msg)
+    return data
+
+
+def _levels(data: Json) -> int:
+    """How deeply a JSON value is nested; 0 for a scalar."""
+    levels, inner = 0, [data]
+    while inner := [each for each in inner if isinstance(each, dict | list)]:
+        levels += 1
+        inner = [
+            value for each in inner for value in (each.values() if isinstance(each, dict) else each)
+        ]
+    return levels

@@ -84,7 +84,7 @@ class Viewed:
             bytes_out=self.emitter.bytes_sent,
             keys=counts.get("keys", 0),
             ms=dict(self.measures.ms),
-            bin_rows=self.bin_rows,
+            bin_rows=None if self.bin_rows is None else self.bin_rows.copy(),
             bin_bytes=() if step.routing is None else bytes_per_bin(runs, step.routing),
             state_rows=sum(run.rows for run in runs),
             heaviest=self.heaviest[: handler.heaviest],
