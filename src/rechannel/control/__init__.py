@@ -1,5 +1,6 @@
 """Controllers: programs that run inside a stream, watch its tasks, and change it. See docs/controllers.md."""
 
+from rechannel.control import library
 from rechannel.control.controller import (
     Control,
     Controller,
@@ -32,6 +33,7 @@ __all__ = [
     "by_hand",
     "every",
     "install",
+    "library",
     "on",
     "operation",
     "when",

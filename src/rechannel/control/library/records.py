@@ -1,0 +1,21 @@
+"""What controllers read from the records of changes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rechannel.reconfigure.coordination import meet
+from rechannel.reconfigure.record import Record
+
+
+def touching(records: Iterable[Record], name: str) -> tuple[Record, ...]:
+    """The records that set an operator's configuration (or that of the job: JOB)."""
+    return tuple(r for r in records if meet(r.touches, frozenset({name})))
+
+
+def free_since(records: Sequence[Record], name: str) -> int | None:
+    """The timestep that began with the latest step of a change of an operator; 0 = of none; None = one is open."""
+    met = touching(records, name)
+    if any(record.open for record in met):
+        return None
+    return max((record.last_timestep or 0 for record in met), default=0)
