@@ -19,6 +19,13 @@ def measure(function: str, parameters: Parameters) -> Measurement:
     return measurement
 
 
+def measure_control(function: str, parameters: Parameters) -> Measurement:
+    """Call `function` of `benchmarks.control_side`."""
+    side = importlib.import_module("benchmarks.control_side")
+    measurement: Measurement = getattr(side, function)(parameters)
+    return measurement
+
+
 def measure_live(function: str, parameters: Parameters) -> Measurement:
     """Call `function` of `benchmarks.live_side`, which runs on a cluster of two hosts."""
     side = importlib.import_module("benchmarks.live_side")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from benchmarks import (
     big_timestep,
     bins,
+    control,
     diagnosis,
     keyed_state,
     latency,
@@ -44,6 +45,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         diagnosis,
         skew,
         watching,
+        control,
         big_timestep,
         nexmark,
         yahoo,

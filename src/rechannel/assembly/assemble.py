@@ -223,7 +223,7 @@ class _Assembly:
         load_initial(tables, program.programs, self.journal, configuration, opener.loader, wall_ms)
 
     def _wired(self, opened: _Opened) -> Parts:
-        """Connect what is open: from here on nothing is refused."""
+        """Connect what is open. Only a controller can still be at fault: its `on_init` may raise."""
         seams, settings, journal = self.seams, self.settings, self.journal
         current, runner, hub = opened.current, opened.runner, opened.hub
         stopping = Stopping(settings.patience.stop_seconds)
@@ -259,6 +259,7 @@ class _Assembly:
             housekeeper=housekeeper,
             first=self._first_position(state),
         )
+        outside.controllers.resume()
         return Parts(
             name=self.name,
             store=seams.store,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from rechannel.control.operation import Operation
 from rechannel.control.triggers import Trigger, by_hand
@@ -118,7 +118,7 @@ class Controller:
     it has assigned and requested counts once.
     """
 
-    trigger: ClassVar[Trigger] = by_hand()
+    trigger: Trigger = by_hand()
     """When `on_begin` is called, if no operation of the controller is under way."""
 
     def on_init(self) -> State:

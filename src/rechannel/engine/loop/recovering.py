@@ -56,7 +56,6 @@ def recovered(state: LoopState, outside: Outside) -> LoopState:
     state = replace(state, replay=tuple(replay))
     outside.history.repair(journal.coordination.records)
     resumed = outside.changes.resume(outside.position(state))
-    outside.controllers.resume()
     outside.publisher.recover(journal)
     journal_early(outside)
     return replace(state, configuration=resumed)

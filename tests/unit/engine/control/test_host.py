@@ -334,3 +334,22 @@ def test_two_controllers_of_one_name_are_refused():
         answer.result(0)
     with pytest.raises(RefusedError, match="two controllers have the name 'watching'"):
         harness().start(controllers=[Watching(), Watching()])
+
+
+class Broken(rc.control.Controller):
+    def on_init(self):
+        raise OSError("no figures")
+
+
+def test_controllers_are_there_when_a_job_has_started_or_the_start_fails(tmp_path):
+    rows = script("k bigint")
+    flow = rc.read().memory(rows).key_by("k").aggregate(n=rc.aggregates.count()).write.memory("out")
+    place = tmp_path / "state"
+    with pytest.raises(RefusedError, match=r"(?s)'broken' is not installed.*no figures"):
+        rc.Job("one", flow, state=place, controllers=[Broken()]).start(in_process=rc.InProcess())
+    job = rc.Job("one", flow, state=place, controllers=[Watching()]).start(
+        in_process=rc.InProcess()
+    )
+    assert list(job.controllers) == ["watching"]
+    assert job.controllers["watching"].status.running
+    job.stop()
