@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
 from rechannel.control.board import LINE_CHARACTERS, LOG_KEPT, Seat, SentOperation
@@ -16,7 +16,7 @@ from rechannel.control.operation import Operation
 from rechannel.control.triggers import KINDS, Moment, Trigger
 from rechannel.errors import RefusedError
 from rechannel.kernels.protocol.control import ControlMessage, OperatorHandler
-from rechannel.kernels.tasks.control import merged
+from rechannel.kernels.tasks.control import Merging
 from rechannel.kernels.tasks.limited import FailedCallError, jsonable, within
 from rechannel.model.codec import Json, decode
 from rechannel.reconfigure.strategies import AllAtOnce, Strategy
@@ -249,17 +249,20 @@ class Callback:
 def together(
     handler: OperatorHandler, replies: Sequence[Mapping[str, Json]], most: int
 ) -> dict[str, Any]:
-    """Return the replies of all tasks, merged by operator. Raises what the handler's merge raises."""
+    """Return the replies of all tasks, merged by operator. Raises ValueError if a merge raises."""
     by_operator: dict[str, list[Json]] = {}
     for each in replies:
         for operator, value in each.items():
             by_operator.setdefault(operator, []).append(value)
-    join = partial(_merged, handler, most)
-    return {n: _typed(handler, reduce(join, values)) for n, values in by_operator.items()}
+    return {n: _typed(handler, _merged(handler, values, most)) for n, values in by_operator.items()}
 
 
-def _merged(handler: OperatorHandler, most: int, one: Json, other: Json) -> Json:
-    return merged(handler, one, other, most)
+def _merged(handler: OperatorHandler, values: Sequence[Json], most: int) -> Json:
+    merging = Merging(handler=handler, values=values, most=most)
+    found = merging.run()
+    if merging.errors:
+        raise ValueError(merging.errors[0])
+    return found
 
 
 def _typed(handler: OperatorHandler, data: Json) -> Any:

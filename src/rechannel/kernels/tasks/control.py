@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,12 +27,15 @@ from rechannel.kernels.protocol.control import (
 from rechannel.kernels.protocol.program import StageProgram, StageStep
 from rechannel.kernels.shuffle.wire import CONTROL, Blob, pack
 from rechannel.kernels.tasks.emit import Emitter
-from rechannel.kernels.tasks.limited import FailedCallError, jsonable, within
+from rechannel.kernels.tasks.limited import FailedCallError, exceeds, jsonable, within
 from rechannel.kernels.tasks.report import ControlReport, FailedReply
 from rechannel.model.codec import Json, decode, encode
 
 FAILURES_KEPT = 8
 """Failed replies of an operation that are kept; of others only the number."""
+
+LOOKED_AT = 64
+"""After this many merges of replies, the size of their result is looked at."""
 
 ERROR_CHARACTERS = 2_000
 """Length to which the text of a failed reply is cut."""
@@ -92,16 +96,13 @@ class Controls:
             # Nothing can be merged without it, so what has arrived ends here.
             self.gathered[message.operation] = self._failed(report, str(error))
             return
-        for came in self._came[message.operation]:
-            report = self._merged(message, handler, report, came)
+        report = self._merged(message, handler, report)
         if message.runs_in(self.program.operator):
             try:
                 value = within(message.seconds, partial(self._reply, message, handler, view))
-                own = ControlReport(
-                    operation=message.operation,
-                    replies={} if value is None else {self.program.operator: value},
-                )
-                report = self._merged(message, handler, report, own)
+                if value is not None:
+                    own = {self.program.operator: value}
+                    report = replace(report, replies={**report.replies, **own})
             except FailedCallError as error:
                 report = self._failed(report, str(error))
         self.gathered[message.operation] = report
@@ -119,31 +120,34 @@ class Controls:
             handler.on_dispose()
 
     def _merged(
-        self,
-        message: ControlMessage,
-        handler: OperatorHandler,
-        one: ControlReport,
-        other: ControlReport,
+        self, message: ControlMessage, handler: OperatorHandler, report: ControlReport
     ) -> ControlReport:
-        """Return what two reports have gathered, merged by operator."""
-        replies = dict(one.replies)
-        out = replace(
-            one,
-            failures=(*one.failures, *other.failures),
-            more=one.more + other.more,
+        """Return what has arrived on all channels as one report, merged by operator."""
+        came = self._came[message.operation]
+        report = bounded(
+            replace(
+                report,
+                failures=tuple(failure for each in came for failure in each.failures),
+                more=sum(each.more for each in came),
+            )
         )
-        for operator, value in other.replies.items():
-            if operator not in replies:
-                replies[operator] = value
+        by_operator: dict[str, list[Json]] = {}
+        for each in came:
+            for operator, value in each.replies.items():
+                by_operator.setdefault(operator, []).append(value)
+        replies: dict[str, Json] = {}
+        for operator, values in by_operator.items():
+            if len(values) == 1:
+                replies[operator] = values[0]
                 continue
+            merging = Merging(handler=handler, values=values, most=message.reply_bytes)
             try:
-                replies[operator] = within(
-                    message.seconds,
-                    partial(merged, handler, replies[operator], value, message.reply_bytes),
-                )
+                replies[operator] = within(message.seconds, merging.run)
             except FailedCallError as error:
-                out = self._failed(out, str(error), operator)
-        return bounded(replace(out, replies=replies))
+                merging.errors.append(str(error))
+            for text in merging.errors:
+                report = self._failed(report, text, operator)
+        return replace(report, replies=replies)
 
     def _failed(
         self, report: ControlReport, error: str, operator: str | None = None
@@ -203,9 +207,27 @@ def bounded(report: ControlReport) -> ControlReport:
     return replace(report, failures=report.failures[:FAILURES_KEPT], more=report.more + over)
 
 
-def merged(handler: OperatorHandler, one: Json, other: Json, most: int) -> Json:
-    """Return two replies of one operator, merged. Raises what the handler raises, ValueError if that is too large."""
-    return written(handler.merge(_read(handler, one), _read(handler, other)), most)
+@dataclass
+class Merging:
+    """Merges the replies of one operator. A merge that raises loses one reply, and not the others."""
+
+    handler: OperatorHandler
+    values: Sequence[Json]
+    most: int
+    """Bytes that the result may have."""
+    errors: list[str] = field(default_factory=list)
+
+    def run(self) -> Json:
+        """Return the result as JSON. Raises ValueError if it is too large."""
+        value = _read(self.handler, self.values[0])
+        for number, other in enumerate(self.values[1:], 1):
+            try:
+                value = self.handler.merge(value, _read(self.handler, other))
+            except Exception:
+                self.errors.append(traceback.format_exc())
+            if number % LOOKED_AT == 0 and exceeds(value, self.most):
+                break  # the result is refused
+        return written(value, self.most)
 
 
 def written(value: Any, most: int) -> Json:

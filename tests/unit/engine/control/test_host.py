@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import rechannel as rc
@@ -353,3 +354,40 @@ def test_controllers_are_there_when_a_job_has_started_or_the_start_fails(tmp_pat
     assert list(job.controllers) == ["watching"]
     assert job.controllers["watching"].status.running
     job.stop()
+
+
+class Numbers(OperatorHandler):
+    """The numbers of the tasks that were asked; a merge with the third raises."""
+
+    def on_complete(self, task: TaskView) -> list[int] | None:
+        return [task.task] if task.operator == "numbers" else None
+
+    def merge(self, one: list[int], other: list[int]) -> list[int]:
+        if 3 in (*one, *other):
+            raise ArithmeticError("three")
+        return sorted([*one, *other])
+
+
+class AskingNumbers(Asking):
+    handler = Numbers()
+    options: dict[str, Any] = {}  # noqa: RUF012 - of tests
+
+
+def numbered(start: int, stop: int) -> pa.RecordBatch:
+    return pa.record_batch({"k": pa.array(range(start, stop), pa.int64())})
+
+
+def test_a_merge_that_raises_loses_one_reply_and_not_the_others():
+    rows = rc.read().generator(
+        numbered, schema="k bigint", rows=30, per_timestep=10, partitions=5, name="numbers"
+    )
+    counts = rows.key_by("k").aggregate(n=rc.aggregates.count(), name="counts", tasks=1)
+    stream = Harness(counts.write.memory("out"), settings=rc.Settings(tasks=5))
+    process = stream.start(controllers=[AskingNumbers()])
+    command(process, Called, "askingnumbers")
+    process.run()
+    state = seat(process, "askingnumbers").state
+    assert state["replies"] == {"numbers": [0, 1, 2, 4]}
+    assert [tuple(failure) for failure in state["failures"]] == [
+        ("numbers", "ArithmeticError: three")
+    ]
