@@ -27,8 +27,9 @@ from rechannel.engine.program.versions import bound
 from rechannel.errors import DataflowError
 from rechannel.job_seams import InProcess, job_seams, wall_clock
 from rechannel.model.text import Text
-from rechannel.running import RunningJob
+from rechannel.running import RunningJob, Server
 from rechannel.serve import serve
+from rechannel.serve.allowed import Allowed
 from rechannel.settings import Settings
 from rechannel.sinks.claims import Ledger
 from rechannel.state.store import Store
@@ -53,6 +54,7 @@ class Job:
         spark: SparkSession | None = None,
         migrations: Sequence[Callable[..., Any]] = (),
         controllers: Sequence[Controller | Installation] = (),
+        allow: Sequence[str] = (),
     ) -> None:
         """Check the dataflow.
 
@@ -68,6 +70,9 @@ class Job:
                 dataflow are found without.
             controllers: programs that run inside the stream (`rc.control`). One that the state
                 directory knows by its name goes on with its state.
+            allow: modules, with their submodules, whose functions and controllers may be named by
+                their import path: over HTTP, and by the state directory, which knows the
+                controllers that were installed so.
 
         Raises:
             DataflowError: the dataflow cannot run as written.
@@ -84,6 +89,7 @@ class Job:
         self._store = state if isinstance(state, Store) else _open_store(state, self.settings)
         self._migrations = tuple(migrations)
         self._controllers = installations(controllers)
+        self._allowed = Allowed(modules=(allow,) if isinstance(allow, str) else tuple(allow))
         provided_by(self.dataflow, self._migrations)
         check(self.dataflow, _dumps)
 
@@ -179,11 +185,20 @@ class Job:
             without=without,
             migrations=self._migrations,
             controllers=self._controllers,
+            find=self._allowed.controller if self._allowed.modules else None,
         )
         parts = assemble(
             seams, name=self.name, dataflow=self.dataflow, settings=self.settings, start=asked
         )
-        return RunningJob(parts, serve)
+        return RunningJob(parts, self._serve)
+
+    def _serve(
+        self, job: RunningJob, *, host: str, port: int, token: str | None, allow: Sequence[str]
+    ) -> Server:
+        """Serve the running job; what this one allows is allowed to requests."""
+        more = (allow,) if isinstance(allow, str) else allow
+        modules = (*self._allowed.modules, *more)
+        return serve(job, host=host, port=port, token=token, allow=modules)
 
     def _seams(self, clock: Clock, in_process: InProcess | None) -> Seams:
         return job_seams(

@@ -62,6 +62,10 @@ class ControllerStatus(Facts):
     """Import path of its class."""
     running: bool
     """Whether this driver has it; False if the program that started the job was not given it."""
+    absent: str | None
+    """Why this driver does not have it, and what to do; None = it has."""
+    parameters: Mapping[str, Any] | None
+    """Arguments of its constructor, if it was installed by its path."""
     paused: str | None
     """Why it begins no operation; None = it does."""
     suspended: bool
@@ -77,6 +81,10 @@ class ControllerStatus(Facts):
     """How many changes it has requested."""
     failures: int
     """Callbacks that have failed in a row."""
+    failed: int
+    """Callbacks that have failed since it was installed."""
+    metrics: Mapping[str, Mapping[str, float]]
+    """Figures that it shows, by name and operator ("" = of none)."""
     log: tuple[str, ...]
     """Its latest lines, oldest first."""
 

@@ -36,6 +36,8 @@ class Clicks:
         default_factory=lambda: MemoryConnector(schema=COLUMNS, partitions=2, per_timestep=1)
     )
     running: RunningJob | None = None
+    allow: tuple[str, ...] = ()
+    """Modules whose controllers the job allows."""
 
     @property
     def job_running(self) -> RunningJob:
@@ -57,6 +59,7 @@ class Clicks:
             [users.write.parquet(self.out, name="out"), totals],
             state=self.directory,
             settings=settings,
+            allow=self.allow,
         )
 
     def start(self) -> RunningJob:

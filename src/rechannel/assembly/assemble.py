@@ -334,6 +334,7 @@ class _Assembly:
             clock=seams.clock,
             wake=inbox.wake,
             given=self.start.controllers,
+            find=self.start.find,
             executor=seams.executor,
         )
         return Outside(

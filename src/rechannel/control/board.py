@@ -91,6 +91,10 @@ class Seat:
     """How many changes it has requested."""
     failures: int = 0
     """Callbacks that have failed in a row."""
+    failed: int = 0
+    """Callbacks that have failed."""
+    metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Figures that it shows, by name and operator."""
     paused: str = ""
     """Why it is paused; "" = it is not."""
     suspended: bool = False
@@ -238,14 +242,30 @@ def _handled(seat: Seat, event: Handled) -> Seat:
         pending=(*seat.pending, *requests),
         requested=seat.requested + len(requests),
         failures=0,
+        metrics=shown(seat.metrics, event.metrics),
     )
     return seat.logged(event.time_ms, *event.notes)
+
+
+def shown(
+    metrics: Mapping[str, Mapping[str, float]], new: Mapping[str, Mapping[str, float | None]]
+) -> Mapping[str, Mapping[str, float]]:
+    """Return the metrics of a controller after it has set some anew; None takes one away."""
+    if not new:
+        return metrics
+    out = dict(metrics)
+    for name, values in new.items():
+        both = {**out.pop(name, {}), **values}
+        if left := {operator: value for operator, value in both.items() if value is not None}:
+            out[name] = left
+    return out
 
 
 def _failed(seat: Seat, event: Failed) -> Seat:
     seat = replace(
         seat,
         failures=seat.failures + 1,
+        failed=seat.failed + 1,
         begun=event.moment if event.callback == "begin" else seat.begun,
         operation=_without(seat, event.operation),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,11 @@ S = TypeVar("S")
 NAMES = re.compile("[A-Za-z0-9_-]{1,100}")
 
 MOST_CALLBACK_SECONDS = 600.0
+
+MOST_METRICS = 100
+"""Figures that a controller shows at most."""
+
+MOST_OPERATOR_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +94,8 @@ class Control(Generic[S]):
     """What `reconfigure` was called with in this callback."""
     notes: list[str] = field(default_factory=list)
     """What `note` was called with in this callback."""
+    metrics: dict[str, dict[str, float | None]] = field(default_factory=dict)
+    """What `metric` was called with in this callback, by name and operator."""
 
     def reconfigure(
         self,
@@ -108,6 +116,26 @@ class Control(Generic[S]):
     def note(self, text: str) -> None:
         """Add a line to the controller's log."""
         self.notes.append(text)
+
+    def metric(self, name: str, value: float | None, *, operator: str = "") -> None:
+        """Show a figure in `status.metrics` and to Prometheus, until it is set again; None takes it away.
+
+        A controller has at most `MOST_METRICS` of them. They are committed with its state.
+        operator: whose figure it is, if the controller has one for each.
+
+        Raises RefusedError for a name or a value that is invalid.
+        """
+        if not isinstance(name, str) or not NAMES.fullmatch(name):
+            msg = f"metric {name!r}: a metric's name has 1 to 100 letters, digits, '-' and '_'"
+            raise RefusedError(msg)
+        if not isinstance(operator, str) or len(operator) > MOST_OPERATOR_CHARACTERS:
+            msg = f"metric {name!r}: operator={operator!r} is no name of an operator"
+            raise RefusedError(msg)
+        number = None if value is None else float(value)
+        if number is not None and not math.isfinite(number):
+            msg = f"metric {name!r}: {value!r} is not a finite number"
+            raise RefusedError(msg)
+        self.metrics.setdefault(name, {})[operator] = number
 
 
 class Controller:
@@ -148,7 +176,7 @@ class Installation:
     controller: Controller
     path: str = ""
     """Import path of the class; "" if it cannot be imported by name."""
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] | None = None
     """Arguments of its constructor, if it was installed by its path."""
     priority: int = 0
     dry_run: bool = False
@@ -183,15 +211,7 @@ def install(
         raise RefusedError(msg)
     kind = type(controller)
     chosen = kind.__name__.lower() if name is None else name
-    if not isinstance(chosen, str) or not NAMES.fullmatch(chosen):
-        msg = f"name={chosen!r}: a controller's name has 1 to 100 letters, digits, '-' and '_'"
-        raise RefusedError(msg)
-    if not 0 < seconds <= MOST_CALLBACK_SECONDS:
-        msg = f"seconds={seconds}: give more than 0 and at most {MOST_CALLBACK_SECONDS:g}"
-        raise RefusedError(msg)
-    if failures < 1:
-        msg = f"failures={failures}: give at least 1"
-        raise RefusedError(msg)
+    check_settings(chosen, seconds, failures)
     return Installation(
         name=chosen,
         controller=controller,
@@ -201,6 +221,19 @@ def install(
         seconds=float(seconds),
         failures=failures,
     )
+
+
+def check_settings(name: str | None, seconds: float, failures: int) -> None:
+    """Raise RefusedError for an argument of `install` that is out of its range. name: None = by default."""
+    if name is not None and (not isinstance(name, str) or not NAMES.fullmatch(name)):
+        msg = f"name={name!r}: a controller's name has 1 to 100 letters, digits, '-' and '_'"
+        raise RefusedError(msg)
+    if not 0 < seconds <= MOST_CALLBACK_SECONDS:
+        msg = f"seconds={seconds}: give more than 0 and at most {MOST_CALLBACK_SECONDS:g}"
+        raise RefusedError(msg)
+    if failures < 1:
+        msg = f"failures={failures}: give at least 1"
+        raise RefusedError(msg)
 
 
 def installations(given: Sequence[Controller | Installation]) -> dict[str, Installation]:

@@ -41,8 +41,8 @@ class Installed(ControlEvent):
     path: str
     """Import path of its class; "" if the class cannot be imported by name."""
 
-    parameters: dict[str, Json] = field(default_factory=dict)
-    """Arguments of its constructor, if it was installed by its path."""
+    parameters: dict[str, Json] | None = None
+    """Arguments of its constructor, if it was installed by its path; None = a program made it."""
 
     priority: int = 0
     dry_run: bool = False
@@ -120,6 +120,9 @@ class Handled(ControlEvent):
     requests: tuple[dict[str, Json], ...] = ()
 
     notes: tuple[str, ...] = ()
+
+    metrics: dict[str, dict[str, float | None]] = field(default_factory=dict)
+    """Metrics that it has set, by name and operator ("" = of none); None = no longer there."""
 
 
 @KINDS.register

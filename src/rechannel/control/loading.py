@@ -1,30 +1,96 @@
-"""Makes controllers from import paths and parameters, as HTTP and the command line name them."""
+"""Makes controllers from import paths and parameters, as HTTP, the command line and the journal name them.
+
+What a path names is found by a function that checks first whether it may be imported. The constructor is code of the
+module that is allowed, but what it is given is not: parameters are converted strictly to its annotations, and it has as
+much time as a callback.
+"""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, get_type_hints
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeAlias, get_type_hints
 
 import msgspec
 
-from rechannel.control.controller import Controller
+from rechannel.control.controller import Controller, Installation, check_settings, install
+from rechannel.control.events import Installed
 from rechannel.errors import RefusedError
+from rechannel.kernels.tasks.limited import FailedCallError, jsonable, within
+
+Find: TypeAlias = Callable[[str], Any]
+"""Returns what an import path names. Raises RefusedError or DataflowError if it may not be imported, or cannot be."""
 
 MOST_PARAMETERS = 100
 
+PARAMETER_BYTES = 64 << 10
+"""Bytes that the parameters of a controller may have, as JSON: they are part of the journal."""
 
-def made(path: str, parameters: Mapping[str, Any], find: Callable[[str], Any]) -> Controller:
-    """Return a controller. find: imports what a path names, after it has checked that it may.
 
-    Raises:
-        RefusedError: the path names no controller, or the parameters do not fit its constructor.
-    """
-    kind = find(path)
-    if not (isinstance(kind, type) and issubclass(kind, Controller)) or kind is Controller:
-        msg = f"{path!r} is no controller: name a class derived from rc.control.Controller"
-        raise RefusedError(msg)
-    return kind(**checked(kind, parameters))
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """A controller as it is asked for by its import path."""
+
+    path: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    name: str | None = None
+    """None = the name of the class in lower case."""
+    priority: int = 0
+    dry_run: bool = False
+    seconds: float = 10.0
+    failures: int = 3
+
+    @classmethod
+    def of(cls, event: Installed) -> Wanted:
+        """A controller as it was installed."""
+        return cls(
+            path=event.path,
+            parameters=event.parameters or {},
+            name=event.controller,
+            priority=event.priority,
+            dry_run=event.dry_run,
+            seconds=event.seconds,
+            failures=event.failures,
+        )
+
+    def made(self, find: Find) -> Installation:
+        """Return the controller, ready to be installed.
+
+        Raises:
+            RefusedError: the path may not be imported or names no controller, or the arguments do not fit.
+            DataflowError: the path cannot be imported.
+        """
+        check_settings(self.name, self.seconds, self.failures)
+        kind = find(self.path)
+        if not (isinstance(kind, type) and issubclass(kind, Controller)) or kind is Controller:
+            msg = f"{self.path!r} is no controller: name a class derived from rc.control.Controller"
+            raise RefusedError(msg)
+        parameters = self._written()
+        values = checked(kind, parameters)
+        try:
+            controller = within(self.seconds, partial(kind, **values))
+        except FailedCallError as error:
+            msg = f"{self.path!r} cannot be made: {str(error)[-2_000:]}"
+            raise RefusedError(msg) from error
+        installation = install(
+            controller,
+            name=self.name,
+            priority=self.priority,
+            dry_run=self.dry_run,
+            seconds=self.seconds,
+            failures=self.failures,
+        )
+        return replace(installation, path=self.path, parameters=parameters)
+
+    def _written(self) -> dict[str, Any]:
+        try:
+            data: dict[str, Any] = jsonable(dict(self.parameters), PARAMETER_BYTES, "parameters")
+        except (TypeError, ValueError, RecursionError) as error:
+            msg = f"parameters of {self.path!r}: {error}"
+            raise RefusedError(msg) from error
+        return data
 
 
 def checked(kind: type[Controller], parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -34,7 +100,7 @@ def checked(kind: type[Controller], parameters: Mapping[str, Any]) -> dict[str, 
         for name, parameter in inspect.signature(kind).parameters.items()
         if parameter.kind in {parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD}
     }
-    hints = get_type_hints(kind.__init__)
+    hints = _hints(kind)
     wrong: list[str] = []
     out: dict[str, Any] = {}
     for name, value in list(parameters.items())[: MOST_PARAMETERS + 1]:
@@ -43,8 +109,8 @@ def checked(kind: type[Controller], parameters: Mapping[str, Any]) -> dict[str, 
             continue
         try:
             out[name] = msgspec.convert(value, hints.get(name, Any))
-        except msgspec.ValidationError as error:
-            wrong.append(f"{name}: {error}")
+        except Exception as error:  # types of the user's own may raise anything
+            wrong.append(f"{name}: {str(error)[:500]}")
     wrong += [
         f"{name}: is missing"
         for name, parameter in accepted.items()
@@ -54,3 +120,11 @@ def checked(kind: type[Controller], parameters: Mapping[str, Any]) -> dict[str, 
         msg = f"parameters of {kind.__module__}:{kind.__qualname__}: {'; '.join(wrong[:20])}"
         raise RefusedError(msg)
     return out
+
+
+def _hints(kind: type[Controller]) -> dict[str, Any]:
+    try:
+        return get_type_hints(kind.__init__)
+    except Exception as error:  # such as a name that is only imported for type checkers
+        msg = f"annotations of {kind.__module__}:{kind.__qualname__} cannot be read: {error}"
+        raise RefusedError(msg) from error

@@ -30,6 +30,8 @@ class ControllerHandle:
             name=seat.name,
             path=seat.installed.path,
             running=self._host.runs(seat.name),
+            absent=self._host.absent(seat.name),
+            parameters=seat.installed.parameters,
             paused=seat.paused or None,
             suspended=seat.suspended,
             priority=seat.installed.priority,
@@ -38,6 +40,8 @@ class ControllerHandle:
             operation=None if seat.operation is None else seat.operation.id,
             requests=seat.requested,
             failures=seat.failures,
+            failed=seat.failed,
+            metrics=seat.metrics,
             log=tuple(line.text for line in seat.log),
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -323,6 +323,13 @@ class RunningJob:
         host = self._parts.controllers
         return {name: ControllerHandle(host, name) for name in host.board.seats}
 
+    def readmit(self, find: Callable[[str], Any]) -> tuple[str, ...]:
+        """Bring back controllers that were installed by their path and that this driver does not have.
+
+        find: imports what a path names, after it has checked that it may. Returns the names of those that are back.
+        """
+        return self._parts.controllers.readmit(find)
+
     def serve(
         self,
         host: str = "127.0.0.1",
@@ -337,7 +344,9 @@ class RunningJob:
             port: 0 = any free one.
             token: that every request must bear; None = one is made (`server.token`) and written to a file
                 that commands of the same user on this machine find.
-            allow: modules, with their submodules, whose functions requests may name (`assign_logic`).
+            allow: modules, with their submodules, whose functions (`assign_logic`) and controllers
+                requests may name, beside those of `rc.Job(allow=...)`. Controllers that were
+                installed by such a path come back if this driver does not have them.
 
         Raises:
             SetUpError: the extra `serve` is not installed.

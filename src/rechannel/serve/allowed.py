@@ -1,7 +1,7 @@
-"""Which functions requests may name: those of modules that the owner of the job allows.
+"""Which functions and controllers requests may name: those of modules that the owner of the job allows.
 
-Importing a module runs it, so the path is checked before anything is imported. The function must also be defined in the
-allowed module: `shop.logic:os.system` can be reached through `shop.logic`, but is defined elsewhere.
+Importing a module runs it, so the path is checked before anything is imported. What is named must also be defined in
+the allowed module: `shop.logic:os.system` can be reached through `shop.logic`, but is defined elsewhere.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Finder = Callable[[str], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowed:
-    """Modules whose functions requests may name."""
+    """Modules whose functions and controllers requests may name."""
 
     modules: tuple[str, ...] = ()
     """Their submodules are allowed, too."""
@@ -43,10 +43,15 @@ class Allowed:
         if not within or not right:
             there = ", ".join(map(repr, self.modules)) or "no module"
             msg = (
-                f"{path!r} may not be loaded: requests may name functions of {there}. The job's owner allows more:"
+                f"{path!r} may not be loaded: requests may name what {there} defines. The job's owner allows more:"
                 " job.serve(allow=['package.module']), or rechannel run --allow package.module"
             )
             raise ForbiddenError(msg)
+
+    def controller(self, path: str) -> Any:
+        """What a path names, imported. Raises ForbiddenError, DataflowError."""
+        self.check(path)
+        return self._function(path, load_logic)
 
     def loaded(self, change: Change) -> Sequence[AnyChange]:
         """A change with the functions that it names, imported. Raises ForbiddenError, DataflowError."""
@@ -68,7 +73,7 @@ class Allowed:
         found = find(path)
         if path_of(found) != path:
             what = path_of(found) or type(found).__name__
-            msg = f"{path!r} is {what!r}: name the function in the module that defines it"
+            msg = f"{path!r} is {what!r}: name it in the module that defines it"
             raise ForbiddenError(msg)
         return found
 

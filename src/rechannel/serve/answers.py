@@ -7,9 +7,10 @@ from typing import Any
 
 from rechannel.errors import NotReadyError
 from rechannel.model.configuration import Configuration
-from rechannel.monitoring import ReconfigurationSummary
+from rechannel.monitoring import ControllerStatus, ReconfigurationSummary
 from rechannel.reconfigure.record import OPEN
 from rechannel.running import RunningJob
+from rechannel.running.controllers import ControllerHandle
 from rechannel.version import __version__
 
 
@@ -52,6 +53,30 @@ def open_reconfigurations(job: RunningJob) -> list[dict[str, Any]]:
 def reconfiguration_of(job: RunningJob, id_: str) -> dict[str, Any]:
     """The reconfiguration of an id. Raises NotReadyError if there is none."""
     return _with_bins_left(job, job.reconfiguration(id_).summary())
+
+
+def statuses_of(job: RunningJob) -> list[ControllerStatus]:
+    """Status of each controller, in the order of their installation."""
+    found = []
+    for handle in job.controllers.values():
+        with suppress(NotReadyError):  # it has just been removed
+            found.append(handle.status)
+    return found
+
+
+def controller_of(job: RunningJob, name: str) -> dict[str, Any]:
+    """Status of a controller, and its state. Raises NotReadyError if there is none."""
+    handle = handle_of(job, name)
+    return {**handle.status.to_dict(), "state": handle.state}
+
+
+def handle_of(job: RunningJob, name: str) -> ControllerHandle:
+    """The controller of a name. Raises NotReadyError if there is none."""
+    known = job.controllers
+    if name not in known:
+        msg = f"there is no controller {name!r}; there are {sorted(known)}"
+        raise NotReadyError(msg)
+    return known[name]
 
 
 def _with_bins_left(job: RunningJob, one: ReconfigurationSummary) -> dict[str, Any]:

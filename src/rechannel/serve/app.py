@@ -14,6 +14,8 @@ from starlette.responses import JSONResponse
 from rechannel.errors import RechannelError
 from rechannel.running import RunningJob
 from rechannel.serve.allowed import Allowed
+from rechannel.serve.control_routes import BODIES as OF_CONTROLLERS
+from rechannel.serve.control_routes import control_routes
 from rechannel.serve.failures import status_of
 from rechannel.serve.guard import Guard, Rules
 from rechannel.serve.routes import BODIES, change_routes, watch_routes
@@ -36,6 +38,7 @@ def application(job: RunningJob, rules: Rules, allowed: Allowed) -> Guard:
     )
     app.include_router(watch_routes(job))
     app.include_router(change_routes(job, allowed))
+    app.include_router(control_routes(job, allowed))
     app.add_exception_handler(HTTPException, _unknown)
     app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(RechannelError, _failed)
@@ -50,7 +53,7 @@ class _Application(FastAPI):
         document = super().openapi()
         schemas = document.setdefault("components", {}).setdefault("schemas", {})
         _, made = models_json_schema(
-            [(body, "validation") for body in BODIES],
+            [(body, "validation") for body in (*BODIES, *OF_CONTROLLERS)],
             ref_template="#/components/schemas/{model}",
         )
         schemas.update(made.get("$defs", {}))

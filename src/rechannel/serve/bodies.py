@@ -15,6 +15,8 @@ from pydantic import (
     model_validator,
 )
 
+from rechannel.control.controller import MOST_CALLBACK_SECONDS, NAMES
+from rechannel.control.loading import MOST_PARAMETERS, Wanted
 from rechannel.errors import RefusedError
 from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.changes.together import MOST_CHANGES, one_change
@@ -126,6 +128,49 @@ class AbortBody(Body):
     """Why a reconfiguration is aborted, for the history."""
 
     reason: Words = "asked for over HTTP"
+
+
+class InstallBody(Body):
+    """A controller, by the import path of its class."""
+
+    path: Annotated[Words, Field(description="`module:name` of a class in an allowed module.")]
+    parameters: Annotated[
+        dict[str, JsonValue],
+        Field(
+            description="Arguments of its constructor, converted strictly to its annotations.",
+            max_length=MOST_PARAMETERS,
+        ),
+    ] = {}
+    name: Annotated[
+        Annotated[str, Field(pattern=f"^{NAMES.pattern}$")] | None,
+        Field(description="By which it is listed; default: the name of the class in lower case."),
+    ] = None
+    priority: Annotated[
+        int,
+        Field(ge=-(2**31), le=2**31, description="Its changes supersede those of lower ones."),
+    ] = 0
+    dry_run: Annotated[bool, Field(description="Write its requests to its log only.")] = False
+    seconds: Annotated[
+        float, Field(gt=0, le=MOST_CALLBACK_SECONDS, description="That a callback may take.")
+    ] = 10.0
+    failures: Annotated[
+        int,
+        Field(ge=1, le=2**31, description="Failed callbacks in a row that suspend it."),
+    ] = 3
+
+    def wanted(self) -> Wanted:
+        """Return what the body asks for."""
+        return Wanted(**dict(self))
+
+
+class PauseBody(Body):
+    """Why a controller is paused, for its status and its log."""
+
+    reason: Words = "asked for over HTTP"
+
+
+class EmptyBody(Body):
+    """Nothing has to be said."""
 
 
 class Accepted(BaseModel):

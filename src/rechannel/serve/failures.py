@@ -10,6 +10,7 @@ from rechannel.errors import (
     DamagedStateError,
     DataflowError,
     FencedError,
+    NoAnswerError,
     NotReadyError,
     RechannelError,
     RefusedError,
@@ -87,5 +88,7 @@ def named_in_the_address() -> Iterator[None]:
     """Raise NoSuchError in place of NotReadyError: the path names what is missing."""
     try:
         yield
+    except NoAnswerError:
+        raise
     except NotReadyError as error:
         raise NoSuchError(str(error)) from error

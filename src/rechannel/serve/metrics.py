@@ -21,7 +21,8 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from rechannel.running import RunningJob
-from rechannel.serve.answers import open_reconfigurations, operators_of
+from rechannel.serve.answers import open_reconfigurations, operators_of, statuses_of
+from rechannel.serve.control_metrics import control_metrics
 from rechannel.telemetry.totals import BOUNDS, Histogram, Sums
 
 JOB = "job_name"
@@ -64,6 +65,7 @@ class JobCollector(Collector):
             yield from family(self._job.name, self._job.totals)
         yield from _operators(self._job)
         yield from _reconfigurations(self._job)
+        yield from control_metrics(self._job.name, statuses_of(self._job))
 
 
 def _state(job: RunningJob) -> Iterator[Metric]:

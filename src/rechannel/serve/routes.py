@@ -2,49 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Response
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel
-from starlette.concurrency import run_in_threadpool
 
 from rechannel.model.codec import encode
 from rechannel.reconfigure.plan import Plan
 from rechannel.running import RunningJob
 from rechannel.serve import answers
 from rechannel.serve.allowed import Allowed
-from rechannel.serve.bodies import AbortBody, Accepted, Failure, PlanBody, ReconfigureBody
-from rechannel.serve.failures import MalformedError, named_in_the_address, while_it_runs
+from rechannel.serve.bodies import AbortBody, Accepted, PlanBody, ReconfigureBody
+from rechannel.serve.failures import named_in_the_address, while_it_runs
 from rechannel.serve.metrics import registry_of
-from rechannel.serve.reading import read_body
-
-V = TypeVar("V", bound=BaseModel)
+from rechannel.serve.route_parts import ANY, WRONG, body_of, check_parameters, documented_body
 
 BODIES: tuple[type[BaseModel], ...] = (PlanBody, ReconfigureBody, AbortBody)
-
-_WRONG: dict[int | str, dict[str, Any]] = {
-    status: {"model": Failure, "description": words}
-    for status, words in (
-        (401, "The token is missing or wrong."),
-        (403, "The Host or the Origin is not allowed, or the module of a function."),
-        (404, "There is no such operator or reconfiguration."),
-        (408, "The body did not arrive in time."),
-        (
-            409,
-            "Refused: the message has the reason, and what would be accepted. Nothing has happened.",
-        ),
-        (410, "The job has ended."),
-        (413, "The body is too large."),
-        (415, "The Content-Type is not JSON."),
-        (422, "The body, or a parameter, is malformed: the message names the field."),
-        (500, "The job itself is in trouble."),
-        (503, "Ask again later."),
-    )
-}
-_ANY: dict[int | str, dict[str, Any]] = {status: _WRONG[status] for status in (401, 403, 422, 500)}
-"""What may be wrong with any request."""
 
 _TEXT: dict[int | str, dict[str, Any]] = {
     200: {
@@ -53,39 +27,10 @@ _TEXT: dict[int | str, dict[str, Any]] = {
     }
 }
 
-_QUERIES = {"/progress": ("recent",), "/reconfigurations": ("open", "last")}
-"""Parameters by route; other routes have none."""
-
-
-def _check_parameters(request: Request) -> None:
-    """A dependency: refuse unknown parameters. Raises MalformedError."""
-    there = _QUERIES.get(request.url.path, ())
-    for name in request.query_params:
-        if name not in there:
-            msg = f"query: there is no parameter {name!r} here; there are {list(there)}"
-            raise MalformedError(msg)
-
-
-def _body(kind: type[V]) -> Callable[[Request], Coroutine[Any, Any, V]]:
-    """A dependency: the request's body, read strictly."""
-
-    async def read(request: Request) -> V:
-        return await run_in_threadpool(read_body, kind, await request.body())
-
-    return read
-
-
-def _documented_body(kind: type[BaseModel], *, required: bool = True) -> dict[str, Any]:
-    """The body in the OpenAPI document: FastAPI does not see the body that a dependency reads."""
-    schema = {"$ref": f"#/components/schemas/{kind.__name__}"}
-    return {
-        "requestBody": {"required": required, "content": {"application/json": {"schema": schema}}}
-    }
-
 
 def watch_routes(job: RunningJob) -> APIRouter:
     """Routes that change nothing."""
-    routes = APIRouter(tags=["watch"], responses=_ANY, dependencies=[Depends(_check_parameters)])
+    routes = APIRouter(tags=["watch"], responses=ANY, dependencies=[Depends(check_parameters)])
     registry = registry_of(job)
 
     @routes.get(
@@ -117,7 +62,7 @@ def watch_routes(job: RunningJob) -> APIRouter:
     @routes.get(
         "/reconfigurations/{id}",
         summary="One of them: cause, phases, bins, bytes, latencies before, during and after",
-        responses={404: _WRONG[404]},
+        responses={404: WRONG[404]},
     )
     def reconfiguration(id: str) -> dict[str, Any]:  # noqa: A002 - the path's word
         with named_in_the_address():
@@ -134,14 +79,14 @@ def watch_routes(job: RunningJob) -> APIRouter:
 
 def change_routes(job: RunningJob, allowed: Allowed) -> APIRouter:
     """Routes that request changes. allowed: modules whose functions may be named."""
-    routes = APIRouter(tags=["change"], responses=_WRONG, dependencies=[Depends(_check_parameters)])
+    routes = APIRouter(tags=["change"], responses=WRONG, dependencies=[Depends(check_parameters)])
 
     @routes.post(
         "/plan",
         summary="Show what a change would do: operators, tasks, bins, bytes, timesteps. It changes nothing",
-        openapi_extra=_documented_body(PlanBody),
+        openapi_extra=documented_body(PlanBody),
     )
-    def plan(body: Annotated[PlanBody, Depends(_body(PlanBody))]) -> dict[str, Any]:
+    def plan(body: Annotated[PlanBody, Depends(body_of(PlanBody))]) -> dict[str, Any]:
         with while_it_runs(job):
             return job.plan(allowed.loaded_already(body.to_change()), body.strategy).to_json()
 
@@ -149,10 +94,10 @@ def change_routes(job: RunningJob, allowed: Allowed) -> APIRouter:
         "/reconfigure",
         summary="Change the running stream: a change, changes that are one, or a plan",
         status_code=202,
-        openapi_extra=_documented_body(ReconfigureBody),
+        openapi_extra=documented_body(ReconfigureBody),
     )
     def reconfigure(
-        body: Annotated[ReconfigureBody, Depends(_body(ReconfigureBody))],
+        body: Annotated[ReconfigureBody, Depends(body_of(ReconfigureBody))],
     ) -> Accepted:
         with while_it_runs(job):
             change = body.to_change()
@@ -168,11 +113,11 @@ def change_routes(job: RunningJob, allowed: Allowed) -> APIRouter:
     @routes.post(
         "/reconfigurations/{id}/abort",
         summary="End a reconfiguration that has not begun, or lead back one that has",
-        openapi_extra=_documented_body(AbortBody, required=False),
+        openapi_extra=documented_body(AbortBody, required=False),
     )
     def abort(
         id: str,  # noqa: A002 - the path's word
-        body: Annotated[AbortBody, Depends(_body(AbortBody))],
+        body: Annotated[AbortBody, Depends(body_of(AbortBody))],
     ) -> dict[str, Any]:
         with while_it_runs(job), named_in_the_address():
             job.abort(id, body.reason)

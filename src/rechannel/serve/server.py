@@ -119,7 +119,9 @@ def serve(
     """Serve a running job over HTTP, in a thread.
 
     port: 0 takes a free one. token: what every request must carry; without one, `words` makes it, and it is written to
-    a file that this user's commands find. allow: modules whose functions requests may name.
+    a file that this user's commands find. allow: modules whose functions and controllers requests may name; controllers
+    that were installed by such a path, and that this driver does not have, come back.
+
     Raises SetUpError without the extra `serve`; RefusedError if the port is taken, the token's file cannot be written,
     or the job does not run.
     """
@@ -134,6 +136,8 @@ def serve(
         msg = f"job {job.name!r} is not running: start it, then serve it"
         raise RefusedError(msg)
     allowed = Allowed(modules=tuple(allow) if not isinstance(allow, str) else (allow,))
+    if allowed.modules:
+        job.readmit(allowed.controller)
     if token is not None:
         check_token(token)
     listener = listen(host, port)

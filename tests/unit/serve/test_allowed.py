@@ -97,7 +97,7 @@ def test_one_that_is_not_allowed_keeps_all_others_from_being_imported(package):
     "path", ["shop_rules.logic:os.system", "shop_rules.logic:call", "shop_rules.logic:system"]
 )
 def test_what_an_allowed_module_only_has_from_elsewhere(package, path):
-    with pytest.raises(ForbiddenError, match="name the function in the module"):
+    with pytest.raises(ForbiddenError, match="name it in the module"):
         Allowed(modules=("shop_rules",)).loaded(assign(path))
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import sys
+import time
 from pathlib import Path
 
 import httpx
@@ -14,7 +16,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import rechannel as rc
 from rechannel import aggregates as agg
+from rechannel.control.loading import Wanted
 from rechannel.job import InProcess
+from rechannel.serve.allowed import Allowed
 from rechannel.serve.failures import KINDS
 from rechannel.sources.connectors import MemoryConnector
 from tests.support.asking import bearer, get
@@ -23,9 +27,33 @@ PAGE = (Path(__file__).parents[3] / "docs" / "http.md").read_text(encoding="utf-
 BLOCKS = re.findall(r"^```(sh|json)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
+CONTROL = """
+import rechannel as rc
+
+class Rows(rc.control.OperatorHandler):
+    def on_complete(self, task):
+        return task.rows_in
+
+class Grow(rc.control.Controller):
+    def __init__(self, operator: str, most: int) -> None:
+        self.operator = operator
+
+    def on_init(self):
+        return {"grown": 0}
+
+    def on_begin(self, control):
+        control.metric("grown", 0)
+        return rc.control.operation(Rows(), operators=[self.operator])
+"""
+"""The module of the page's controller."""
+
+
 @pytest.fixture
-def shop(tmp_path):
+def shop(tmp_path, monkeypatch):
     """The job of the page."""
+    (tmp_path / "path" / "shop").mkdir(parents=True)
+    (tmp_path / "path" / "shop" / "control.py").write_text(CONTROL)
+    monkeypatch.syspath_prepend(tmp_path / "path")
     connector = MemoryConnector(schema="item STRING", partitions=2, per_timestep=1)
     rows = rc.read().memory(connector, name="orders")
     counts = rows.key_by("item").aggregate(n=agg.count(), name="counts", tasks=2)
@@ -36,9 +64,11 @@ def shop(tmp_path):
     for _ in range(2):
         connector.push(pa.record_batch({"item": ["a", "b"]}))
         running.process_all_available(60)
-    with running.serve(port=0) as server:
+    with running.serve(port=0, allow=["shop.control"]) as server:
         yield running, server
     running.stop()
+    for name in ("shop", "shop.control"):
+        sys.modules.pop(name, None)
 
 
 def requests(block: str):
@@ -89,13 +119,14 @@ def test_the_page(shop):
                 running.process_all_available(60)
         else:
             assert_alike(json.loads(block), answer, "answer")
-    assert asked == 7
+    assert asked == 10
     assert answer == {
         "error": "unknown_operator",
         "message": "there is no operator 'missing'; there are 'counts', 'orders'",
     }
     phases = [one.phase for one in running.history()]
     assert phases == ["done", "aborted"]
+    assert running.controllers == {}
 
 
 def test_every_route_is_told_and_no_other(shop):
@@ -118,6 +149,13 @@ def test_every_error_is_told():
 def test_every_figure_is_told_and_no_other(shop):
     running, server = shop
     running.reconfigure(rc.changes.set_interval(1), at=100_000)
+    wanted = Wanted(path="shop.control:Grow", parameters={"operator": "counts", "most": 1})
+    handle = running.control(wanted.made(Allowed(modules=("shop.control",)).controller))
+    handle.trigger()
+    deadline = time.monotonic() + 60
+    while not handle.status.metrics:
+        assert time.monotonic() < deadline, handle.status
+        time.sleep(0.005)
     text = get(server, "/metrics").text
     there = {s.name for f in text_string_to_metric_families(text) for s in f.samples}
     told = re.findall(r"`(rechannel_\w+)`", PAGE.partition("## Figures")[2])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -111,8 +112,56 @@ def test_open_reconfigurations_are_counted(clicks, server):
     assert figures["rechannel_reconfiguration_bins_left", ("id", "r1")] == 0
 
 
+class Showing(rc.control.Controller):
+    """Shows figures, and then fails."""
+
+    def on_init(self):
+        return 0
+
+    def on_begin(self, control):
+        if control.state == 1:
+            control.metric("lost", 1)
+            raise LookupError("the second time")
+        control.state = 1
+        control.metric("f1", 0.5)
+        control.metric("lag_ms", 12, operator="users")
+        control.metric("lag_ms", 13, operator="totals")
+
+
+def until(server, *sample, value):
+    """All figures, once one of them has a value."""
+    deadline = time.monotonic() + 60
+    while (figures := scrape(server)).get(sample) != value:
+        assert time.monotonic() < deadline, figures.get(sample)
+        time.sleep(0.005)
+    return figures
+
+
+def test_controllers_are_counted_and_show_figures_of_their_own(clicks, server):
+    assert not any("controller" in name for name, *_ in scrape(server))
+    handle = clicks.running.control(rc.control.install(Showing(), failures=1))
+    label = ("controller", "showing")
+    f1 = ("rechannel_controller_value", label, ("name", "f1"), ("operator", ""))
+    assert scrape(server)["rechannel_controller_active", label] == 1
+    handle.trigger()
+    figures = until(server, *f1, value=0.5)
+    for operator, value in (("users", 12), ("totals", 13)):
+        sample = (label, ("name", "lag_ms"), ("operator", operator))
+        assert figures["rechannel_controller_value", *sample] == value
+    assert figures["rechannel_controller_suspended", label] == 0
+    handle.trigger()
+    figures = until(server, "rechannel_controller_suspended", label, value=1)
+    assert figures["rechannel_controller_active", label] == 0
+    assert figures["rechannel_controller_failures_total", label] == 1
+    assert figures["rechannel_controller_operations_total", label] == 0
+    assert figures["rechannel_controller_requests_total", label] == 0
+    assert figures[f1] == 0.5
+    assert not any(("name", "lost") in labels for _, *labels in figures)
+
+
 def test_names_are_as_prometheus_wants_them(clicks, server):
     """The rules of `promtool check metrics`, and of its page on naming."""
+    clicks.running.control(Showing())
     clicks.running.reconfigure(rc.changes.set_interval(5), at=1000)
     found = families(server)
     assert len({family.name for family in found}) == len(found)

@@ -244,6 +244,9 @@ def test_the_document_tells_of_every_route_and_body(ask):
         ("/plan", "PlanBody"),
         ("/reconfigure", "ReconfigureBody"),
         ("/reconfigurations/{id}/abort", "AbortBody"),
+        ("/controllers", "InstallBody"),
+        ("/controllers/{name}/pause", "PauseBody"),
+        ("/controllers/{name}/remove", "EmptyBody"),
     ):
         told = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]
         assert told["schema"] == {"$ref": f"#/components/schemas/{body}"}

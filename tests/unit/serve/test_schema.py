@@ -19,6 +19,13 @@ OPERATIONS = (
     "POST /plan",
     "POST /reconfigure",
     "POST /reconfigurations/{id}/abort",
+    "GET /controllers",
+    "POST /controllers",
+    "GET /controllers/{name}",
+    "POST /controllers/{name}/pause",
+    "POST /controllers/{name}/resume",
+    "POST /controllers/{name}/trigger",
+    "POST /controllers/{name}/remove",
 )
 schemathesis.checks.load_all_checks()
 STRICTER = schemathesis.checks.CHECKS.get_by_names(["positive_data_acceptance"])

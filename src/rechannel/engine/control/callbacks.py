@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from rechannel.control.board import LINE_CHARACTERS, LOG_KEPT, Seat, SentOperation
-from rechannel.control.controller import Control, Controller, Outcome, TaskReply
+from rechannel.control.board import LINE_CHARACTERS, LOG_KEPT, Seat, SentOperation, shown
+from rechannel.control.controller import MOST_METRICS, Control, Controller, Outcome, TaskReply
 from rechannel.control.events import ControlEvent, Failed, Handled
 from rechannel.control.operation import Operation
 from rechannel.control.triggers import KINDS, Moment, Trigger
@@ -207,6 +207,10 @@ class Callback:
         if len(self.control.requests) > MOST_REQUESTS:
             msg = f"{len(self.control.requests):,} changes in one callback: request at most {MOST_REQUESTS}"
             raise ValueError(msg)
+        metrics = shown(self.seat.metrics, self.control.metrics)
+        if sum(map(len, metrics.values())) > MOST_METRICS:
+            msg = f"it shows more than {MOST_METRICS} metrics: take some away with control.metric(name, None)"
+            raise ValueError(msg)
         wanted = [
             {
                 "change": request.change.to_json(),
@@ -233,6 +237,7 @@ class Callback:
             changes=changes,
             requests=tuple(jsonable(wanted, REQUEST_BYTES, "what it requests")),
             notes=tuple(str(note)[:LINE_CHARACTERS] for note in self.control.notes[-LOG_KEPT:]),
+            metrics={name: dict(values) for name, values in self.control.metrics.items()},
         )
 
     def _failed(self, callback: str, id_: str, error: Exception | str) -> Failed:

@@ -27,13 +27,15 @@ from rechannel.control.events import (
     Paused,
     Removed,
 )
+from rechannel.control.loading import Find
 from rechannel.control.operation import Operation
 from rechannel.control.triggers import Moment
 from rechannel.engine.control.callbacks import Callback, Hosted, Returned
+from rechannel.engine.control.residents import ABSENT, Residents, hosted_from
 from rechannel.engine.journal.entries import Controlling
 from rechannel.engine.journal.log import Journal
 from rechannel.engine.program.position import StreamPosition
-from rechannel.engine.reconfigure.calls import Calls
+from rechannel.engine.reconfigure.calls import Calls, wait_for
 from rechannel.engine.reconfigure.reconfigurer import Reconfigurer
 from rechannel.errors import RechannelError, RefusedError
 from rechannel.kernels.protocol.control import ControlMessage
@@ -44,8 +46,8 @@ from rechannel.reconfigure.coordinator import Decision
 from rechannel.reconfigure.record import OPEN, Phase, Record
 from rechannel.reconfigure.requests import Request
 
-ABSENT = "the program that started the job does not have it: give it to rc.Job(controllers=...)"
-"""Why a controller that the journal knows does not run in this driver."""
+MOST_CONTROLLERS = 100
+"""Controllers of a job."""
 
 
 class ControlHost:
@@ -60,19 +62,21 @@ class ControlHost:
         clock: Callable[[], float],
         wake: Callable[[], None],
         given: Mapping[str, Installation],
+        find: Find | None = None,
         executor: Executor | None = None,
     ) -> None:
         """Take the parts; nothing runs yet.
 
         progress: `TimestepProgress` of the latest timesteps. clock: Unix milliseconds. given: those of the program.
+        find: what imports those that were installed by their path; None = none may be.
         wake: makes the driver's thread look here. executor: runs callbacks; None = a thread of its own.
         """
         self._journal, self._changes = journal, changes
         self._progress, self._clock, self._wake = progress, clock, wake
         self._executor, self._own = executor, None if executor is None else executor
         self._calls = Calls(wake)
-        self._given = given
-        self._hosted: dict[str, Hosted] = {}
+        self._given, self._find = given, find
+        self._residents = Residents()
         self._sent: dict[str, tuple[Operation, ControlMessage]] = {}
         self._running: set[str] = set()
         self._came: SimpleQueue[tuple[str, Returned]] = SimpleQueue()
@@ -90,19 +94,38 @@ class ControlHost:
 
     def runs(self, name: str) -> bool:
         """Whether this driver has a controller of that name."""
-        return name in self._hosted
+        return name in self._residents
+
+    def absent(self, name: str) -> str | None:
+        """Why this driver does not have a controller; None = it has. Raises NotReadyError if there is none."""
+        return self._residents.absent(self.board.seat(name))
+
+    def readmit(self, find: Find) -> tuple[str, ...]:
+        """Make absent controllers again that were installed by their path, as far as `find` lets them be imported.
+
+        Returns their names. Each goes on with its state; why another one cannot be made, `absent` says.
+        """
+        found = self._residents.made_again(self.board, find)
+
+        def judge(_: StreamPosition) -> Callable[[], tuple[str, ...]]:
+            return lambda: self._residents.readmit(self.board, found)
+
+        return wait_for(self._calls.submit(judge), "the return of controllers") if found else ()
 
     def install(self, installation: Installation) -> Future[None]:
         """Install a controller. Raises RefusedError if its `on_init` fails or takes too long."""
-        hosted, state = _hosted(installation)
+        hosted, state = hosted_from(installation)
         event = self._event(installation, state)
 
         def judge(_: StreamPosition) -> Callable[[], None]:
-            if event.controller in self.board.seats and event.controller in self._hosted:
+            if event.controller in self.board.seats and event.controller in self._residents:
                 msg = (
                     f"there is a controller {event.controller!r} already: remove it first, or give this one another"
                     " name with rc.control.install(..., name=)"
                 )
+                raise RefusedError(msg)
+            if len({*self.board.seats, event.controller}) > MOST_CONTROLLERS:
+                msg = f"a job has at most {MOST_CONTROLLERS} controllers: remove one first"
                 raise RefusedError(msg)
             return lambda: self._installed(event, hosted)
 
@@ -113,7 +136,7 @@ class ControlHost:
             controller=installation.name,
             time_ms=int(self._clock()),
             path=installation.path,
-            parameters=dict(installation.parameters),
+            parameters=(None if installation.parameters is None else dict(installation.parameters)),
             priority=installation.priority,
             dry_run=installation.dry_run,
             seconds=installation.seconds,
@@ -142,16 +165,20 @@ class ControlHost:
         """Take the controllers that the program of this driver has, before anything runs.
 
         Those that the journal knows go on with their state; operations that were under way get their handlers again.
+        What was installed by its path is made again if its module is allowed.
         """
         events: list[ControlEvent] = []
         for name, installation in self._given.items():
-            hosted, state = _hosted(installation)
-            self._hosted[name] = hosted
+            hosted, state = hosted_from(installation)
+            self._residents.add(name, hosted)
             event = self._event(installation, state)
             known = self.board.seats.get(name)
             if known is None or _settings(known.installed) != _settings(event):
                 events.append(event)
         self._append(events)
+        if self._find is not None:
+            found = self._residents.made_again(self.board, self._find)
+            self._residents.readmit(self.board, found)
         self._seed()
         self._append([e for seat in self.board.seats.values() if (e := self._remade(seat))])
 
@@ -164,11 +191,11 @@ class ControlHost:
 
     def _remade(self, seat: Seat) -> ControlEvent | None:
         """Make the handler of an operation again. Returns the event of a failure."""
-        sent, hosted = seat.operation, self._hosted.get(seat.name)
+        sent, hosted = seat.operation, self._residents.get(seat.name)
         if sent is None:
             return None
         if hosted is None:
-            return self._dropped(seat, sent, ABSENT)
+            return self._dropped(seat, sent, self._residents.absent(seat) or ABSENT)
         again = self._callback(hosted, seat, None, state=sent.before).again(sent)
         if again.message is None or again.operation is None:
             return again.event
@@ -214,7 +241,7 @@ class ControlHost:
 
     def _call(self, seat: Seat, position: StreamPosition) -> bool:
         """Begin the callback that is due, if one is and none runs. Returns whether it has begun."""
-        hosted = self._hosted.get(seat.name)
+        hosted = self._residents.get(seat.name)
         if hosted is None or seat.name in self._running:
             return False
         sent = seat.operation
@@ -439,14 +466,14 @@ class ControlHost:
 
     def _installed(self, event: Installed, hosted: Hosted) -> None:
         self._append([event])
-        self._hosted[event.controller] = hosted
+        self._residents.add(event.controller, hosted)
 
     def _commanded(self, event: ControlEvent) -> None:
         seat = self.board.seat(event.controller)
         self._append([event])
         if not isinstance(event, Removed):
             return
-        hosted = self._hosted.pop(event.controller, None)
+        hosted = self._residents.pop(event.controller)
         self._running.discard(event.controller)
         if hosted is not None:
             self._pool().submit(self._callback(hosted, seat, None).dispose)
@@ -454,11 +481,6 @@ class ControlHost:
     def _append(self, events: Sequence[ControlEvent]) -> None:
         if events:
             self._journal.append(Controlling(events=tuple(events)))
-
-
-def _hosted(installation: Installation) -> tuple[Hosted, Any]:
-    """A controller as this driver has it, with its first state. Raises RefusedError."""
-    return Hosted.of(installation.controller, installation.name, installation.seconds)
 
 
 def _settings(event: Installed) -> tuple[Any, ...]:

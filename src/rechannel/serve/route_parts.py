@@ -1,0 +1,70 @@
+"""What the routes of a job share: the answers that may go wrong, parameters, bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from fastapi import Request
+from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
+
+from rechannel.serve.bodies import Failure
+from rechannel.serve.failures import MalformedError
+from rechannel.serve.reading import read_body
+
+V = TypeVar("V", bound=BaseModel)
+
+WRONG: dict[int | str, dict[str, Any]] = {
+    status: {"model": Failure, "description": words}
+    for status, words in (
+        (401, "The token is missing or wrong."),
+        (
+            403,
+            "The Host or the Origin is not allowed, or the module of a function or a controller.",
+        ),
+        (404, "There is no such operator, reconfiguration or controller."),
+        (408, "The body did not arrive in time."),
+        (
+            409,
+            "Refused: the message has the reason, and what would be accepted. Nothing has happened.",
+        ),
+        (410, "The job has ended."),
+        (413, "The body is too large."),
+        (415, "The Content-Type is not JSON."),
+        (422, "The body, or a parameter, is malformed: the message names the field."),
+        (500, "The job itself is in trouble."),
+        (503, "Ask again later."),
+    )
+}
+ANY: dict[int | str, dict[str, Any]] = {status: WRONG[status] for status in (401, 403, 422, 500)}
+"""What may be wrong with any request."""
+
+QUERIES = {"/progress": ("recent",), "/reconfigurations": ("open", "last")}
+"""Parameters by route; other routes have none."""
+
+
+def check_parameters(request: Request) -> None:
+    """A dependency: refuse unknown parameters. Raises MalformedError."""
+    there = QUERIES.get(request.url.path, ())
+    for name in request.query_params:
+        if name not in there:
+            msg = f"query: there is no parameter {name!r} here; there are {list(there)}"
+            raise MalformedError(msg)
+
+
+def body_of(kind: type[V]) -> Callable[[Request], Coroutine[Any, Any, V]]:
+    """A dependency: the request's body, read strictly."""
+
+    async def read(request: Request) -> V:
+        return await run_in_threadpool(read_body, kind, await request.body())
+
+    return read
+
+
+def documented_body(kind: type[BaseModel], *, required: bool = True) -> dict[str, Any]:
+    """The body in the OpenAPI document: FastAPI does not see the body that a dependency reads."""
+    schema = {"$ref": f"#/components/schemas/{kind.__name__}"}
+    return {
+        "requestBody": {"required": required, "content": {"application/json": {"schema": schema}}}
+    }
