@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from itertools import chain
+from queue import SimpleQueue
+from threading import Event
 from typing import Any, TypeVar
 
 from rechannel.model.codec import Json, encode
@@ -33,32 +37,68 @@ class _Interrupted(BaseException):
 def within(seconds: float, call: Callable[[], T]) -> T:
     """Return what a call returns.
 
-    It runs in a thread of its own, which is interrupted after `seconds`. A call that is stuck in native code cannot be
+    It runs in another thread, which is interrupted after `seconds`. A call that is stuck in native code cannot be
     interrupted: its thread is left behind, and the caller goes on.
 
     Raises:
         FailedCallError: it raised, or `seconds` are over.
     """
+    thread = _idle.pop() if _idle else _Thread()
     outcome: list[T] = []
     raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            outcome.append(call())
-        except BaseException as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=run, name="rechannel-control", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if thread.is_alive():
+    over = thread.call(lambda: outcome.append(call()), raised)
+    if not over.wait(seconds):
         _interrupt(thread)
-        thread.join(GRACE_SECONDS)
+        over.wait(GRACE_SECONDS)
+        thread.end()
         msg = f"it took longer than {seconds:g} s"
         raise FailedCallError(msg)
+    _idle.append(thread)
     if raised:
         raise FailedCallError("".join(traceback.format_exception(raised[0])))
     return outcome[0]
+
+
+class _Thread(threading.Thread):
+    """Makes one call after the other: to begin a thread for each costs ten times as much as such a call."""
+
+    def __init__(self) -> None:
+        super().__init__(name="rechannel-control", daemon=True)
+        self._calls: SimpleQueue[tuple[Callable[[], None], list[BaseException], Event] | None]
+        self._calls = SimpleQueue()
+        self.start()
+
+    def call(self, call: Callable[[], None], raised: list[BaseException]) -> Event:
+        """Have a call made; returns what is set at its end. raised: takes what it raises."""
+        over = Event()
+        self._calls.put((call, raised, over))
+        return over
+
+    def end(self) -> None:
+        """Make no more calls."""
+        self._calls.put(None)
+
+    def run(self) -> None:
+        """Make calls until the end, or until an interrupt arrives after the call that it was meant for."""
+        with suppress(_Interrupted):
+            self._make_calls()
+
+    def _make_calls(self) -> None:
+        while (each := self._calls.get()) is not None:
+            call, raised, over = each
+            try:
+                call()
+            except BaseException as error:
+                raised.append(error)
+            finally:
+                over.set()
+                del each, call, raised, over
+
+
+_idle: list[_Thread] = []
+"""Threads that wait for a call. A process that is forked begins with none: threads are not forked."""
+
+os.register_at_fork(after_in_child=_idle.clear)
 
 
 def _interrupt(thread: threading.Thread) -> None:
