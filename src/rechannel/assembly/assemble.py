@@ -259,7 +259,7 @@ class _Assembly:
             housekeeper=housekeeper,
             first=self._first_position(state),
         )
-        outside.controllers.resume()
+        outside.controllers.resume(outside.position(state))
         return Parts(
             name=self.name,
             store=seams.store,

@@ -27,6 +27,7 @@ from rechannel.control.events import (
 from rechannel.errors import NotReadyError
 from rechannel.kernels.tasks.report import ControlReport
 from rechannel.model.codec import Json
+from rechannel.reconfigure.events import Event, Finished, Requested
 
 LOG_KEPT = 64
 """Lines of a controller's log that stay."""
@@ -98,6 +99,10 @@ class Seat:
     paused: str = ""
     """Why it is paused; "" = it is not."""
     suspended: bool = False
+    changes_done: int = 0
+    """How many changes of the stream, its own and others, were done since it was installed."""
+    changes_failed: int = 0
+    """How many ended otherwise."""
     log: tuple[LogLine, ...] = ()
 
     def logged(self, time_ms: int, *texts: str) -> Seat:
@@ -176,6 +181,25 @@ class Board:
             done = replace(seat.operation, reports=each.reports)
             board = board._with(replace(seat, operation=done))
         return board
+
+    def changed(self, event: Event) -> Board:
+        """The state after an event of a reconfiguration: controllers count those that are over."""
+        done, failed = 0, 0
+        if isinstance(event, Requested):
+            failed = len(event.supersedes)
+        elif isinstance(event, Finished):
+            done, failed = (1, 0) if event.outcome == "done" else (0, 1)
+        if not (self.seats and (done or failed)):
+            return self
+        seats = {
+            name: replace(
+                seat,
+                changes_done=seat.changes_done + done,
+                changes_failed=seat.changes_failed + failed,
+            )
+            for name, seat in self.seats.items()
+        }
+        return replace(self, seats=seats)
 
     def _of(self, operation: str) -> Seat:
         for seat in self.seats.values():

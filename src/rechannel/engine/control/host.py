@@ -78,11 +78,11 @@ class ControlHost:
         self._given, self._find = given, find
         self._residents = Residents()
         self._sent: dict[str, tuple[Operation, ControlMessage]] = {}
-        self._running: set[str] = set()
-        self._came: SimpleQueue[tuple[str, Returned]] = SimpleQueue()
-        self._asked: dict[tuple[str, int], Future[str]] = {}
+        # By serial: a controller that was removed and installed again has nothing to do with what the first one began.
+        self._running: set[int] = set()
+        self._came: SimpleQueue[tuple[int, Returned]] = SimpleQueue()
+        self._asked: dict[tuple[int, int], Future[str]] = {}
         self._counts: dict[str, int] = {}
-        self._over: set[str] = set()
         self._latest: dict[str, float] = {}
 
     # What other threads may call -----------------------------------------------------------------
@@ -147,10 +147,10 @@ class ControlHost:
     def command(self, kind: type[ControlEvent], name: str, **fields: Any) -> Future[None]:
         """Pause, resume, call or remove a controller. The future raises NotReadyError if there is none."""
 
-        def judge(_: StreamPosition) -> Callable[[], None]:
+        def judge(position: StreamPosition) -> Callable[[], None]:
             self.board.seat(name)
             event = kind(controller=name, time_ms=int(self._clock()), **fields)
-            return lambda: self._commanded(event)
+            return lambda: self._commanded(event, position)
 
         return self._calls.submit(judge)
 
@@ -161,7 +161,7 @@ class ControlHost:
         """Whether `turn` may have something to do."""
         return bool(self._calls.pending or not self._came.empty() or self.board.seats)
 
-    def resume(self) -> None:
+    def resume(self, position: StreamPosition) -> None:
         """Take the controllers that the program of this driver has, before anything runs.
 
         Those that the journal knows go on with their state; operations that were under way get their handlers again.
@@ -180,27 +180,27 @@ class ControlHost:
             found = self._residents.made_again(self.board, self._find)
             self._residents.readmit(self.board, found)
         self._seed()
-        self._append([e for seat in self.board.seats.values() if (e := self._remade(seat))])
+        for seat in self.board.seats.values():
+            self._append(self._remade(seat, position))
 
     def _seed(self) -> None:
         """Count events on from what triggers have seen under earlier drivers."""
         for seat in self.board.seats.values():
             for event, count in ((seat.begun or {}).get("events") or {}).items():
                 self._counts[event] = max(count, self._counts.get(event, 0))
-        self._over = {r.id for r in self._changes.coordination.records if r.phase not in OPEN}
 
-    def _remade(self, seat: Seat) -> ControlEvent | None:
-        """Make the handler of an operation again. Returns the event of a failure."""
+    def _remade(self, seat: Seat, position: StreamPosition) -> list[ControlEvent]:
+        """Make the handler of an operation again. Returns the events of a failure."""
         sent, hosted = seat.operation, self._residents.get(seat.name)
         if sent is None:
-            return None
+            return []
         if hosted is None:
-            return self._dropped(seat, sent, self._residents.absent(seat) or ABSENT)
-        again = self._callback(hosted, seat, None, state=sent.before).again(sent)
+            return [self._dropped(seat, sent, self._residents.absent(seat) or ABSENT)]
+        again = self._callback(hosted, seat, position, state=sent.before).again(sent)
         if again.message is None or again.operation is None:
-            return again.event
+            return self._counted(seat, again.event)
         self._sent[sent.id] = again.operation, again.message
-        return None
+        return []
 
     def turn(self, position: StreamPosition) -> bool:
         """Journal what callbacks have decided, request their changes, and begin what is due.
@@ -213,7 +213,7 @@ class ControlHost:
             events += self._taken(*self._came.get())
         self._append(events)
         self._append(self._answers())
-        self._count_changes()
+        self._forget()
         for seat in self.board.seats.values():
             for pending in seat.pending:
                 self._ask(seat, pending)
@@ -221,10 +221,10 @@ class ControlHost:
             happened |= self._call(self.board.seats[seat.name], position)
         return happened or bool(events)
 
-    def _taken(self, name: str, returned: Returned) -> list[ControlEvent]:
+    def _taken(self, serial: int, returned: Returned) -> list[ControlEvent]:
         """Take what a callback has left; returns what is to be journalled."""
-        self._running.discard(name)
-        seat = self.board.seats.get(name)
+        self._running.discard(serial)
+        seat = next((s for s in self.board.seats.values() if s.serial == serial), None)
         if seat is None:
             return []
         event = returned.event
@@ -233,16 +233,26 @@ class ControlHost:
         if isinstance(event, Handled) and event.moment and event.moment["calls"] < seat.calls:
             # It was called meanwhile: this operation is the answer.
             event = replace(event, urgent=True, moment={**event.moment, "calls": seat.calls})
-        if isinstance(event, Failed) and seat.failures + 1 >= seat.installed.failures:
-            reason = f"{seat.failures + 1} callbacks in a row have failed"
-            pause = Paused(controller=name, time_ms=event.time_ms, reason=reason, suspended=True)
-            return [event, pause]
-        return [event]
+        return self._counted(seat, event)
+
+    def _counted(self, seat: Seat, event: ControlEvent) -> list[ControlEvent]:
+        """Return an event, and with the last failure that a controller is allowed also its suspension."""
+        if not isinstance(event, Failed) or seat.failures + 1 < seat.installed.failures:
+            return [event]
+        reason = f"{seat.failures + 1} callbacks in a row have failed"
+        pause = Paused(controller=seat.name, time_ms=event.time_ms, reason=reason, suspended=True)
+        return [event, pause]
+
+    def _forget(self) -> None:
+        """Drop the handlers of operations that are over."""
+        if len(self._sent) > len(self.board.seats):
+            live = {s.operation.id for s in self.board.seats.values() if s.operation is not None}
+            self._sent = {id_: sent for id_, sent in self._sent.items() if id_ in live}
 
     def _call(self, seat: Seat, position: StreamPosition) -> bool:
         """Begin the callback that is due, if one is and none runs. Returns whether it has begun."""
         hosted = self._residents.get(seat.name)
-        if hosted is None or seat.name in self._running:
+        if hosted is None or seat.serial in self._running:
             return False
         sent = seat.operation
         if sent is not None:
@@ -250,7 +260,7 @@ class ControlHost:
             if sent.reports is None or known is None:
                 return False
             callback = self._callback(hosted, seat, position)
-            self._submit(seat.name, lambda: callback.complete(sent, known[0]))
+            self._submit(seat.serial, lambda: callback.complete(sent, known[0]))
             return True
         moment = self._moment(seat)
         last = None if seat.begun is None else Moment(**seat.begun)
@@ -258,41 +268,33 @@ class ControlHost:
             return False
         callback = self._callback(hosted, seat, position)
         urgent = hosted.trigger.urgent(moment, last)
-        self._submit(seat.name, replace(callback, urgent=urgent).begin)
+        self._submit(seat.serial, replace(callback, urgent=urgent).begin)
         return True
 
-    def _submit(self, name: str, call: Callable[[], Returned]) -> None:
-        self._running.add(name)
+    def _submit(self, serial: int, call: Callable[[], Returned]) -> None:
+        self._running.add(serial)
         self._pool().submit(call).add_done_callback(
-            lambda done: None if done.cancelled() else self._keep(name, done.result())
+            lambda done: None if done.cancelled() else self._keep(serial, done.result())
         )
 
-    def _keep(self, name: str, returned: Returned) -> None:
-        self._came.put((name, returned))
+    def _keep(self, serial: int, returned: Returned) -> None:
+        self._came.put((serial, returned))
         self._wake()
 
     def _callback(
-        self, hosted: Hosted, seat: Seat, position: StreamPosition | None, **given: Any
+        self, hosted: Hosted, seat: Seat, position: StreamPosition, **given: Any
     ) -> Callback:
-        journal = self._journal.state
-        configuration = (
-            position.configuration
-            if position is not None
-            else journal.configuration_at((journal.last_intended or 0) + 1)
-        )
-        facts = None if position is None else self._changes.view(position)
+        now = self._changes.view(position)
         control = Control(
             name=seat.name,
             state=None,
-            timestep=journal.last_committed or 0,
+            timestep=self._journal.state.last_committed or 0,
             time_ms=int(self._clock()),
-            configuration=configuration,
+            configuration=position.configuration,
             progress=tuple(self._progress()),
             changes=self._changes.coordination.records,
-            rows_per_bin={} if facts is None else facts.facts.loads,
-            bytes_per_bin=(
-                {} if facts is None else {n: sizes for n, (_, sizes) in facts.sizes.bins.items()}
-            ),
+            rows_per_bin=now.facts.loads,
+            bytes_per_bin={n: sizes for n, (_, sizes) in now.sizes.bins.items()},
         )
         return Callback(
             hosted=hosted,
@@ -306,7 +308,11 @@ class ControlHost:
         return Moment(
             timestep=self._journal.state.last_committed or 0,
             time_ms=int(self._clock()),
-            events=dict(self._counts),
+            events={
+                **self._counts,
+                "change_done": seat.changes_done,
+                "change_failed": seat.changes_failed,
+            },
             progress=dict(self._latest),
             calls=seat.calls,
         )
@@ -315,7 +321,7 @@ class ControlHost:
 
     def _ask(self, seat: Seat, pending: PendingRequest) -> None:
         """Request a change that a controller wants, unless that has been done."""
-        key = seat.name, pending.number
+        key = seat.serial, pending.number
         if key in self._asked:
             return
         origin, answer = f"c{seat.serial}/{pending.number}", Future[str]()
@@ -350,16 +356,17 @@ class ControlHost:
     def _answers(self) -> list[ControlEvent]:
         """Events of the requests that have been answered."""
         events: list[ControlEvent] = []
-        for (name, number), answer in list(self._asked.items()):
+        names = {seat.serial: name for name, seat in self.board.seats.items()}
+        for (serial, number), answer in list(self._asked.items()):
             if not answer.done():
                 continue
-            del self._asked[name, number]
-            if name not in self.board.seats:
+            del self._asked[serial, number]
+            if serial not in names:
                 continue
             error = answer.exception()
             events.append(
                 Answered(
-                    controller=name,
+                    controller=names[serial],
                     time_ms=int(self._clock()),
                     request=number,
                     reconfiguration="" if error else answer.result(),
@@ -367,14 +374,6 @@ class ControlHost:
                 )
             )
         return events
-
-    def _count_changes(self) -> None:
-        """Count the changes that were finished since the last turn."""
-        over = {r.id: r for r in self._changes.coordination.records if r.phase not in OPEN}
-        for id_ in over.keys() - self._over:
-            event = "change_done" if over[id_].phase is Phase.DONE else "change_failed"
-            self._counts[event] = self._counts.get(event, 0) + 1
-        self._over = set(over)
 
     def _stuck(self, seat: Seat) -> list[ControlEvent]:
         """The event that drops a blocking operation whose change has come to nothing."""
@@ -468,15 +467,15 @@ class ControlHost:
         self._append([event])
         self._residents.add(event.controller, hosted)
 
-    def _commanded(self, event: ControlEvent) -> None:
+    def _commanded(self, event: ControlEvent, position: StreamPosition) -> None:
         seat = self.board.seat(event.controller)
         self._append([event])
         if not isinstance(event, Removed):
             return
         hosted = self._residents.pop(event.controller)
-        self._running.discard(event.controller)
+        self._running.discard(seat.serial)
         if hosted is not None:
-            self._pool().submit(self._callback(hosted, seat, None).dispose)
+            self._pool().submit(self._callback(hosted, seat, position).dispose)
 
     def _append(self, events: Sequence[ControlEvent]) -> None:
         if events:

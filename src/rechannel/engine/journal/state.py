@@ -410,7 +410,11 @@ def _reconfiguring(state: JournalState, body: Reconfiguring) -> JournalState:
     if isinstance(body.event, Stepped):
         msg = f"a step of {body.event.id} without a configuration"
         raise ValueError(msg)
-    return replace(state, coordination=state.coordination.after(body.event))
+    return replace(
+        state,
+        coordination=state.coordination.after(body.event),
+        board=state.board.changed(body.event),
+    )
 
 
 def _controlling(state: JournalState, body: Controlling) -> JournalState:
