@@ -22,7 +22,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 @pytest.mark.parametrize(
     ("name", "answers"),
     [
-        ("changing-a-stream", 4),
+        ("changing-a-stream", 5),
         ("controllers", 3),
         ("cookbook", 18),
         ("event-time", 9),

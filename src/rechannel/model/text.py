@@ -1,4 +1,4 @@
-"""Text of several lines, shown as it reads."""
+"""Text of several lines, shown as it reads, and figures in words."""
 
 from __future__ import annotations
 
@@ -15,3 +15,12 @@ class Text(str):
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(self)}</pre>"
+
+
+def in_bytes(size: float) -> str:
+    """A number of bytes with its unit."""
+    if size < 1000:
+        return f"{size:.0f} bytes"
+    units = ("KB", "MB", "GB")
+    power = next((n for n in range(1, len(units)) if size < 1000 ** (n + 1)), len(units))
+    return f"{size / 1000**power:.1f} {units[power - 1]}"

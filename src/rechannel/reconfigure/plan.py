@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from rechannel.errors import RefusedError
 from rechannel.model.codec import ABSENT, decode, encode, written
 from rechannel.model.configuration import Configuration
+from rechannel.model.text import in_bytes
 from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.changes.together import pinned, spelled_out
 from rechannel.reconfigure.coordination import Coordination, Now
@@ -20,12 +21,21 @@ from rechannel.reconfigure.planfile import checked_way
 from rechannel.reconfigure.requests import projection, route_to
 from rechannel.reconfigure.steps import Step, rewritten
 from rechannel.reconfigure.strategies import Strategy, steps_of
+from rechannel.reconfigure.topology.meta import MetaTopology
+from rechannel.reconfigure.topology.pruning import meta_topology
+from rechannel.reconfigure.topology.values import Channels
 
 LEAST_MS = 0.05
 """Costs below are not given in figures."""
 
-FORMAT = 1
-"""Version of the format of plan files. Readers refuse later ones."""
+MOST_NUMBERS = 32
+"""Tasks of an operator that are numbered one by one."""
+
+FORMAT = 2
+"""Version of the format of plan files. Readers refuse later ones. Format 1 has no topology."""
+
+NO_CHANNELS = Channels()
+"""Those of a dataflow that is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +82,9 @@ class Plan:
     advice: tuple[str, ...] = ()
     """What the change cannot achieve, and what would, in sentences."""
 
+    topology: Annotated[MetaTopology | None, ABSENT] = None
+    """Which tasks are affected, and who sends state to whom; None in a plan of format 1."""
+
     @property
     def bins(self) -> int:
         """How many bins move."""
@@ -84,7 +97,7 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return {"format": FORMAT, **encode(self)}
+        return {"format": 1 if self.topology is None else FORMAT, **encode(self)}
 
     @classmethod
     def from_json(cls, data: Any) -> Plan:
@@ -113,6 +126,13 @@ class Plan:
             raise RefusedError(f"plan file {os.fspath(path)!r} cannot be read: {error}") from error
         return cls.from_json(data)
 
+    def svg(self) -> str:
+        """A picture of the tasks before and after the change, as the text of an SVG file. Raises RefusedError."""
+        if self.topology is None:
+            msg = "the plan was saved by an earlier version, without its topology; plan again"
+            raise RefusedError(msg)
+        return self.topology.svg()
+
     @property
     def _cost(self) -> str:
         """What each timestep takes longer, in words; no figure below the usual variation."""
@@ -130,12 +150,12 @@ class Plan:
         """A few lines for people."""
         lines = [f"{self.change} by {self.strategy}"]
         lines += [
-            f"  {a.operator}: {a.bins} bins ({_bytes(a.size)}) move among tasks {list(a.tasks)}"
+            f"  {a.operator}: {a.bins} bins ({in_bytes(a.size)}) move among {_few(a.tasks)}"
             for a in self.affected
             if a.bins
         ]
         lines += [
-            f"  {a.operator}: tasks {list(a.placed)} go to another executor with {_bytes(a.carried or 0.0)}"
+            f"  {a.operator}: {_few(a.placed)} go to another executor with {in_bytes(a.carried or 0.0)}"
             for a in self.affected
             if a.placed
         ]
@@ -146,13 +166,23 @@ class Plan:
             f"  {count} step{'s' * (count != 1)} in {self.timesteps} timestep{'s' * (self.timesteps != 1)},"
             f" {self._cost}"
         )
+        if self.topology is not None and not self.topology.untouched:
+            lines += [f"  {line}" for line in str(self.topology).splitlines()]
         return "\n".join((*lines, *(f"  {sentence}" for sentence in self.advice)))
 
 
 def plan(
-    state: Coordination, change: Change, strategy: Strategy, now: Now, ms_per_byte: float
+    state: Coordination,
+    change: Change,
+    strategy: Strategy,
+    now: Now,
+    ms_per_byte: float,
+    channels: Channels = NO_CHANNELS,
 ) -> Plan:
-    """What a change would do after all open changes. Raises what a request would."""
+    """What a change would do after all open changes. Raises what a request would.
+
+    channels: of the dataflow, for the topology.
+    """
     change = spelled_out(change, now.configuration.operators)
     before = projection(state, now)
     target = change.resolved(before, now.facts)
@@ -184,6 +214,7 @@ def plan(
         timesteps=max(0, len(steps) + (len(steps) - 1) * strategy.gap),
         cost_ms=_most_expensive(steps, sum(one.carried or 0.0 for one in affected)) * ms_per_byte,
         advice=advice,
+        topology=meta_topology(channels, before, target, way.moves),
     )
 
 
@@ -204,9 +235,6 @@ def _most_expensive(steps: tuple[Step, ...], carried: float) -> float:
     return max((step.size + carried * (not i) for i, step in enumerate(steps)), default=0.0)
 
 
-def _bytes(size: float) -> str:
-    if size < 1000:
-        return f"{size:.0f} bytes"
-    units = ("KB", "MB", "GB")
-    power = next((n for n in range(1, len(units)) if size < 1000 ** (n + 1)), len(units))
-    return f"{size / 1000**power:.1f} {units[power - 1]}"
+def _few(tasks: tuple[int, ...]) -> str:
+    """Numbers of tasks, or how many there are."""
+    return f"tasks {list(tasks)}" if len(tasks) <= MOST_NUMBERS else f"{len(tasks)} tasks"

@@ -22,6 +22,7 @@ from rechannel.reconfigure.checked import (
     PositiveFloat,
     PositiveInt,
 )
+from rechannel.reconfigure.topology.values import Tasks
 
 Hash: TypeAlias = Annotated[str, Meta(pattern=r"^[0-9]{1,20}$")]
 Task: TypeAlias = Annotated[int, Meta(ge=0, lt=MOST_TASKS)]
@@ -88,6 +89,33 @@ class AffectedInPlan(msgspec.Struct, forbid_unknown_fields=True):
     carried_bytes: Size = 0.0
 
 
+TaskRanges: TypeAlias = tuple[
+    tuple[Task, Annotated[int, Meta(ge=1, le=MOST_TASKS)]],
+    ...,
+]
+"""Tasks as ranges: first and end of each."""
+
+
+class OperatorInPlan(msgspec.Struct, forbid_unknown_fields=True):
+    """The tasks of an operator, before and after the change."""
+
+    operator: Name
+    upstream: tuple[Name, ...]
+    upstream_before: tuple[Name, ...] = ()
+    unaffected: TaskRanges = ()
+    kept: TaskRanges = ()
+    replaced: TaskRanges = ()
+    new: TaskRanges = ()
+    gone: TaskRanges = ()
+    state: tuple[tuple[Task, Task, NonNegativeInt, Size], ...] = ()
+
+
+class TopologyInPlan(msgspec.Struct, forbid_unknown_fields=True):
+    """Which tasks are affected, and who sends state to whom."""
+
+    operators: tuple[OperatorInPlan, ...]
+
+
 class WayInPlan(msgspec.Struct, forbid_unknown_fields=True):
     """All of a plan but the change and the strategy."""
 
@@ -97,6 +125,7 @@ class WayInPlan(msgspec.Struct, forbid_unknown_fields=True):
     cost_ms: Size
     affected: tuple[AffectedInPlan, ...] = ()
     advice: tuple[str, ...] = ()
+    topology: TopologyInPlan | None = None
 
 
 def checked_way(data: Mapping[str, Any]) -> WayInPlan:
@@ -106,6 +135,7 @@ def checked_way(data: Mapping[str, Any]) -> WayInPlan:
         for number, step in enumerate(way.steps):
             _check_assignments(step.first, f"steps[{number}].first")
             _check_assignments(step.last, f"steps[{number}].last")
+        _check_topology(way.topology)
     except msgspec.ValidationError as error:
         words, _, where = str(error).replace("`", "").partition(" - at $")
         where = where.strip(".")
@@ -113,6 +143,17 @@ def checked_way(data: Mapping[str, Any]) -> WayInPlan:
         msg = f"not a valid plan: {reason}; write one with plan.save(path)"
         raise RefusedError(msg) from None
     return way
+
+
+def _check_topology(topology: TopologyInPlan | None) -> None:
+    """Check that ranges of tasks ascend. Raises msgspec.ValidationError."""
+    for number, operator in enumerate(() if topology is None else topology.operators):
+        for name in ("unaffected", "kept", "replaced", "new", "gone"):
+            try:
+                Tasks(getattr(operator, name))
+            except ValueError as error:
+                at = f" - at $.topology.operators[{number}].{name}"
+                raise msgspec.ValidationError(f"{error}{at}") from None
 
 
 def sets_program(way: WayInPlan) -> bool:

@@ -17,7 +17,8 @@ from rechannel.engine.loop.life import Life
 from rechannel.engine.program.explain import explain
 from rechannel.engine.reconfigure.calls import wait_for
 from rechannel.engine.reconfigure.history import read_history
-from rechannel.engine.reconfigure.switch import offered_change, proposed_change
+from rechannel.engine.reconfigure.proposal import proposed_change
+from rechannel.engine.reconfigure.switch import offered_change
 from rechannel.engine.view.pinned import Hold
 from rechannel.engine.view.sql import answer, named
 from rechannel.errors import (
@@ -205,6 +206,8 @@ class RunningJob:
     ) -> Plan:
         """Say what a change would do: operators, tasks, bins, bytes, timesteps, expected cost. Nothing happens.
 
+        `plan.topology` says which tasks it affects and who sends state to whom, `plan.svg()` draws it.
+
         Raises:
             RefusedError, UnknownOperatorError: `reconfigure` would raise it.
         """
@@ -214,7 +217,7 @@ class RunningJob:
         cost = self._parts.measured.ms_per_byte
         switch, opener = self._parts.switch, self._parts.opener
         with proposed_change(change_set(change), switch, opener, self._driver.position) as made:
-            return plan(state, made, how, now, cost)
+            return plan(state, made.change, how, now, cost, made.channels)
 
     def stream(self, name: str) -> Stream:
         """Return the rows of a node of the running dataflow, to build a branch on.

@@ -130,6 +130,8 @@ def test_a_plan_is_shown_in_a_few_lines():
         "  sums: 2 bins (20 bytes) move among tasks [0, 1]",
         "  counts: no state moves",
         "  2 steps in 2 timesteps, at most 5.0 ms more each",
+        "  tasks of sums: 0-1 kept; state 0 -> 1 (2 bins, 20 bytes)",
+        "  unaffected: all tasks of in, counts",
     ]
     assert str(planned(changes.set_interval(5))).endswith(
         "  1 step in 1 timestep, each of them longer by less than can be measured"
@@ -163,6 +165,33 @@ def test_a_plan_is_read_from_its_file_as_it_was(tmp_path):
     made.save(tmp_path / "plan.json")
     assert Plan.load(tmp_path / "plan.json") == made
     assert Plan.from_json(json.loads(json.dumps(made.to_json()))) == made
+
+
+def test_a_plan_of_very_many_tasks_is_still_a_few_lines():
+    paper = Paper(configuration=configuration(counts=keyed(4096, 8192)))
+    made = planned(changes.rescale("counts", 6000), paper=paper)
+    assert len(str(made)) < 700
+    assert "move among" in str(made)
+    assert Plan.from_json(json.loads(json.dumps(made.to_json()))) == made
+
+
+def test_a_plan_of_an_earlier_version_is_read_and_has_no_picture():
+    made = planned(changes.rescale("counts", 4))
+    data = {name: value for name, value in made.to_json().items() if name != "topology"}
+    early = Plan.from_json({**data, "format": 1})
+    assert early == replace(made, topology=None)
+    assert early.to_json() == {**data, "format": 1}
+    assert "tasks of counts" not in str(early)
+    with pytest.raises(RefusedError, match="without its topology; plan again"):
+        early.svg()
+    assert made.svg().startswith("<svg ")
+
+
+def test_ranges_of_tasks_that_do_not_ascend_are_refused():
+    data = planned(changes.rescale("counts", 4)).to_json()
+    data["topology"]["operators"][1]["kept"] = [[3, 2]]
+    with pytest.raises(RefusedError, match=r"topology.operators\[1\].kept: ranges of tasks must"):
+        Plan.from_json(data)
 
 
 @pytest.mark.parametrize(

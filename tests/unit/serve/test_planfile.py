@@ -8,6 +8,7 @@ import json
 import pytest
 
 import rechannel as rc
+from rechannel.reconfigure.plan import FORMAT
 from rechannel.serve.bodies import ReconfigureBody
 from rechannel.serve.failures import MalformedError
 from rechannel.serve.reading import read_body
@@ -64,7 +65,8 @@ def wrong_plans():
         return apply
 
     first = ["steps", 0, "first"]
-    yield "format", edit(["format"], 2)
+    yield "format", edit(["format"], FORMAT + 1)
+    yield "topology", edit(["topology", "operators", 0, "kept"], [[2, 1]])
     yield "format as text", edit(["format"], "1")
     yield "steps as text", edit(["steps"], "steps")
     yield "no steps", lambda plan: {k: v for k, v in plan.items() if k != "steps"}

@@ -190,25 +190,6 @@ class Opener:
 
 
 @contextmanager
-def proposed_change(
-    asked: ChangeSet, switch: ProgramSwitch, opener: Opener, position: StreamPosition
-) -> Iterator[Change]:
-    """All requested changes as one, for a plan: no version waits for it, and no initial state is loaded.
-
-    Raises RefusedError, DataflowError; then nothing stays open.
-    """
-    if not asked.edits:
-        yield asked.together()
-        return
-    switch.check_free()
-    change, ready = _next(asked, switch, opener, position)
-    try:
-        yield asked.together(change)
-    finally:
-        switch.put_away(ready)
-
-
-@contextmanager
 def offered_change(
     asked: ChangeSet,
     switch: ProgramSwitch,
@@ -248,15 +229,16 @@ def _offered(
         while True:
             if not supersede:
                 switch.check_free()
-            change, ready = _next(asked, switch, opener, position)
+            change, ready = successor_of(asked, switch, opener, position)
             if switch.offer_next(ready):
                 return change, ready
             switch.put_away(ready)  # another version has begun meanwhile
 
 
-def _next(
+def successor_of(
     asked: ChangeSet, switch: ProgramSwitch, opener: Opener, position: StreamPosition
 ) -> tuple[ChangeProgram, Ready]:
+    """Open the version that edits make of the running one. Raises RefusedError, DataflowError."""
     before = switch.current
     return opener.succeed(
         before,

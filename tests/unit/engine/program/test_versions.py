@@ -16,7 +16,8 @@ from rechannel.dataflow.evolution.evolution import stream_of
 from rechannel.dataflow.graph.nodes import Sink
 from rechannel.dataflow.streams.writer import Flow
 from rechannel.engine.program.versions import KEPT, NOTE, Program, noted
-from rechannel.engine.reconfigure.switch import Opener, offered_change, proposed_change
+from rechannel.engine.reconfigure.proposal import proposed_change
+from rechannel.engine.reconfigure.switch import Opener, offered_change
 from rechannel.errors import (
     DataflowError,
     DuplicateNameError,
@@ -474,7 +475,7 @@ def test_a_look_at_a_change_takes_nothing_from_one_that_is_asked_for():
     with proposed_change(asked, process.switch, process.opener, process.position) as made:
         assert not process.switch.busy
         process.reconfigure(rc.changes.change_logic("counts", BOTH))
-        assert made.version == 2
+        assert made.change.version == 2
     feed(words, process, ("a", 1))
     assert phases(process) == ["done"]
     assert table(harness) == {"a": {"n": 2, "total": 1}}
