@@ -17,6 +17,8 @@ import typer
 from rechannel.cli.bench import bench
 from rechannel.cli.demo import demo
 from rechannel.cli.jobs.abort import abort
+from rechannel.cli.jobs.control import control
+from rechannel.cli.jobs.controllers import controllers
 from rechannel.cli.jobs.events import events
 from rechannel.cli.jobs.history import history
 from rechannel.cli.jobs.plan import plan
@@ -82,6 +84,8 @@ app.add_typer(reconfigure, name="reconfigure")
 app.add_typer(plan, name="plan")
 app.command("history")(history)
 app.command("abort")(abort)
+app.command("controllers")(controllers)
+app.add_typer(control, name="control")
 app.command("watch")(watch)
 app.command("profile")(profile)
 app.command(

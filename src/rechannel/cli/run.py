@@ -78,7 +78,8 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
     allow: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="MODULE", help="A module whose functions requests may name. May be repeated."
+            metavar="MODULE",
+            help="A module whose functions and controllers requests may name. May be repeated.",
         ),
     ] = None,
     stop_timeout: Annotated[

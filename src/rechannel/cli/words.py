@@ -26,6 +26,7 @@ def in_options(text: str) -> str:
     text = _FLAG.sub(lambda found: _option(found[1]), text)
     text = _LIST.sub(lambda found: _repeated(found[1], found[2]), text)
     text = _START.sub(lambda found: f"rechannel run FILE {found[1].replace(', ', ' ')}", text)
+    text = text.replace("rc.control.install(..., name=)", "--name")
     return _FREE_PORT.sub("port 0", text)
 
 

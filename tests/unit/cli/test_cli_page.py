@@ -14,6 +14,7 @@ import rechannel as rc
 from rechannel.cli.app import app
 from rechannel.cli.remote.commands import UNNAMED, changes
 from tests.support import endless
+from tests.support.controllers import shop_control
 from tests.unit.profiling import logs
 
 PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8")
@@ -21,7 +22,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8
 
 COMMANDS = [
     *("demo", "run", "status", "state", "events", "verify", "repair"),
-    *("reconfigure", "plan", "history", "abort", "watch", "profile"),
+    *("reconfigure", "plan", "history", "abort", "controllers", "control", "watch", "profile"),
 ]
 
 
@@ -33,7 +34,9 @@ def options_of(command: str) -> set[str]:
     group = typer.main.get_command(app)
     found = group.commands[command]
     parameters = found.params
-    if hasattr(found, "commands"):  # a group: what its changes share is its own
+    if command == "control":
+        parameters = [p for action in found.commands.values() for p in action.params]
+    elif hasattr(found, "commands"):  # a group: what its changes share is its own
         others = [found.get_command(None, name) for name in changes()]
         shared = set.intersection(*({p.name for p in other.params} for other in others))
         parameters = [p for p in others[0].params if p.name in shared]
@@ -73,12 +76,13 @@ def test_members_of_json_are_those_of_the_page(stopped, rechannel):
 
 def test_the_examples_run(rechannel, tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)
+    shop_control(tmp_path / "path", monkeypatch)
     (tmp_path / "spark-events").mkdir()
     (tmp_path / "spark-events" / "app-1").write_bytes(b"".join(logs.small()))
     job = endless.start(tmp_path / "state")
     blocks = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     request.addfinalizer(job.stop)
-    with job.serve(port=0) as server:
+    with job.serve(port=0, allow=["shop.control"]) as server:
         for line in "".join(blocks).splitlines():
             words = shlex.split(line.replace("http://127.0.0.1:8520", server.url))
             assert words.pop(0) == "rechannel"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import sys
 import time
 from pathlib import Path
 
@@ -22,38 +21,16 @@ from rechannel.serve.allowed import Allowed
 from rechannel.serve.failures import KINDS
 from rechannel.sources.connectors import MemoryConnector
 from tests.support.asking import bearer, get
+from tests.support.controllers import shop_control
 
 PAGE = (Path(__file__).parents[3] / "docs" / "http.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(sh|json)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
-CONTROL = """
-import rechannel as rc
-
-class Rows(rc.control.OperatorHandler):
-    def on_complete(self, task):
-        return task.rows_in
-
-class Grow(rc.control.Controller):
-    def __init__(self, operator: str, most: int) -> None:
-        self.operator = operator
-
-    def on_init(self):
-        return {"grown": 0}
-
-    def on_begin(self, control):
-        control.metric("grown", 0)
-        return rc.control.operation(Rows(), operators=[self.operator])
-"""
-"""The module of the page's controller."""
-
-
 @pytest.fixture
 def shop(tmp_path, monkeypatch):
     """The job of the page."""
-    (tmp_path / "path" / "shop").mkdir(parents=True)
-    (tmp_path / "path" / "shop" / "control.py").write_text(CONTROL)
-    monkeypatch.syspath_prepend(tmp_path / "path")
+    shop_control(tmp_path / "path", monkeypatch)
     connector = MemoryConnector(schema="item STRING", partitions=2, per_timestep=1)
     rows = rc.read().memory(connector, name="orders")
     counts = rows.key_by("item").aggregate(n=agg.count(), name="counts", tasks=2)
@@ -67,8 +44,6 @@ def shop(tmp_path, monkeypatch):
     with running.serve(port=0, allow=["shop.control"]) as server:
         yield running, server
     running.stop()
-    for name in ("shop", "shop.control"):
-        sys.modules.pop(name, None)
 
 
 def requests(block: str):
