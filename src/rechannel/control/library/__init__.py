@@ -1,5 +1,6 @@
 """Controllers that come with Rechannel: `rc.Job(..., controllers=[rc.control.library.Balance()])`."""
 
 from rechannel.control.library.balance import Balance
+from rechannel.control.library.interval import BatchInterval
 
-__all__ = ["Balance"]
+__all__ = ["Balance", "BatchInterval"]

@@ -19,3 +19,9 @@ def free_since(records: Sequence[Record], name: str) -> int | None:
     if any(record.open for record in met):
         return None
     return max((record.last_timestep or 0 for record in met), default=0)
+
+
+def changed_besides(records: Iterable[Record], kind: str) -> int:
+    """Return the timestep from which on timesteps may cost something else, for changes of other kinds."""
+    other = (r.last_timestep or 0 for r in records if r.change.kind != kind)
+    return max(other, default=0)

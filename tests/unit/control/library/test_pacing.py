@@ -1,0 +1,96 @@
+"""The decision about the interval, on a simple queue."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rechannel.control.library.pacing import Goal, Sample, Size, acceptable, fitted, learnt
+from tests.unit.control.library.queueing import Queue, settled_at, simulated, turns
+
+GOAL = Goal(share=0.8, least_ms=20, most_ms=60_000)
+STEPS = (1, 2, 4, 1)
+QUEUES = st.builds(
+    lambda fixed, share, rate, delay: (Queue(a=fixed, b=share / rate, delay=delay), rate),
+    st.floats(5, 500),
+    st.floats(0.05, 0.2),
+    st.floats(0.5, 50),
+    st.sampled_from([1, 2]),
+)
+"""Cost of timesteps, and the rate of the first step of load, which is 5 to 20 % of the capacity."""
+
+
+@settings(max_examples=100)
+@given(QUEUES)
+def test_it_settles_within_ten_timesteps_with_at_most_one_turn_per_step_of_load(drawn):
+    queue, rate = drawn
+    for factor, steps in zip(STEPS, simulated(queue, [rate * f for f in STEPS], GOAL), strict=True):
+        assert settled_at(steps) <= 10
+        assert turns(steps) <= 1
+        busy = steps[-1].busy_ms / steps[-1].interval
+        load = queue.b * rate * factor
+        assert busy <= 0.91 + 0.1 * (load > 0.6)  # it sustains the input
+        shortest = queue.a / (max(0.8, (1 + load) / 2) - load)
+        assert steps[-1].interval <= 2.5 * max(20, shortest)
+
+
+@settings(max_examples=100)
+@given(QUEUES, st.integers(0, 1_000))
+def test_measurements_that_vary_by_five_percent_do_not_make_it_oscillate(drawn, seed):
+    queue, rate = drawn
+    noisy = Queue(a=queue.a, b=queue.b, delay=queue.delay, noise=0.05)
+    for steps in simulated(noisy, [rate * f for f in STEPS], GOAL, seed=seed):
+        assert turns(steps) <= 1
+        late = [step for step in steps[11:] if step.chosen is not None]
+        assert len(late) <= 1
+
+
+def test_rows_of_a_load_that_fits_have_the_latency_that_was_asked_for():
+    goal = Goal(share=0.8, least_ms=20, most_ms=60_000, latency_ms=1_000, overhead=0.05)
+    queue = Queue(a=40, b=0.15)
+    for steps in simulated(queue, [1, 2, 4, 1], goal):
+        late = [step for step in steps[10:] if step.lag_ms > 1_050]
+        assert late == []
+        assert steps[-1].interval > 350  # the overhead wants it long
+
+
+def test_a_bound_on_overhead_makes_intervals_longer():
+    a, b, rate = 20.0, 0.1, 2.0
+    _, short, _ = acceptable(a, b, rate, GOAL)
+    goal = Goal(share=0.8, least_ms=20, most_ms=60_000, overhead=0.1)
+    _, best, _ = acceptable(a, b, rate, goal)
+    assert best > short
+    assert a / (a + b * rate * best) == pytest.approx(0.1)
+
+
+def test_an_input_above_the_capacity_has_no_interval():
+    assert acceptable(20.0, 1.0, 1.0, GOAL)[1] == math.inf
+    steps = simulated(Queue(a=20, b=1), [1.5], GOAL)[0]
+    assert all(step.chosen is None or step.chosen > step.interval for step in steps)
+
+
+def test_the_cost_is_fitted_to_timesteps_of_different_sizes():
+    sizes = tuple(Size(rows=n, busy_ms=30 + 0.2 * n, timestep=n) for n in (100, 200, 900))
+    assert fitted(sizes) == pytest.approx((30, 0.2))
+
+
+@pytest.mark.parametrize(
+    ("points", "cost"),
+    [
+        ([(100, 50), (110, 80)], (80, 0)),  # sizes that are alike
+        ([(100, 50), (900, 40)], (45, 0)),  # larger ones are not slower
+        ([(100, 10), (1_000, 200)], (0, 0.15)),  # no fixed cost
+    ],
+)
+def test_a_fit_that_makes_no_sense_is_replaced_by_a_careful_one(points, cost):
+    sizes = tuple(Size(rows=n, busy_ms=ms, timestep=0) for n, ms in points)
+    assert fitted(sizes) == pytest.approx(cost)
+
+
+def test_timesteps_of_one_size_are_smoothed():
+    sizes: tuple[Size, ...] = ()
+    for timestep, ms in enumerate((10, 20)):
+        sample = Sample(timestep=timestep, rows=100, busy_ms=ms, span_ms=50)
+        sizes = learnt(sizes, sample)
+    assert sizes == (Size(rows=100, busy_ms=15, timestep=1),)
