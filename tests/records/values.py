@@ -52,6 +52,8 @@ from rechannel.reconfigure.moment import EventMoment
 from rechannel.reconfigure.plan import Affected, Plan
 from rechannel.reconfigure.record import Phase, Record, TakenStep
 from rechannel.reconfigure.steps import Assign, BinMove, Step
+from rechannel.reconfigure.topology.meta import MetaTopology
+from rechannel.reconfigure.topology.values import OperatorTopology, StateEdge, Tasks
 from rechannel.state.manifest import Edit, Manifest, Run
 from rechannel.telemetry import events as telemetry
 from rechannel.telemetry.task_finished import (
@@ -275,6 +277,29 @@ PLANS = [
         ),
         timesteps=1,
         cost_ms=0.0,
+    ),
+    Plan(
+        change=CHANGES[0],
+        strategy=STRATEGIES[0],
+        steps=(),
+        affected=(),
+        timesteps=1,
+        cost_ms=0.0,
+        topology=MetaTopology(
+            operators=(
+                OperatorTopology(operator="in", unaffected=Tasks.of([0, 1])),
+                OperatorTopology(
+                    operator="counts",
+                    upstream=("in",),
+                    upstream_before=("in", "other"),
+                    kept=Tasks.of([0]),
+                    replaced=Tasks.of([1, 2, 5]),
+                    new=Tasks.of([6]),
+                    state=(StateEdge(source=1, target=6, bins=2, size=10.6),),
+                ),
+                OperatorTopology(operator="sums", gone=Tasks.of([0, 1])),
+            )
+        ),
     ),
 ]
 

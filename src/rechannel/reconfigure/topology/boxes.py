@@ -105,6 +105,9 @@ def placed(operators: Sequence[OperatorTopology]) -> Plane:
             groups.append(Group(topology=by_name[boxes[0].operator], boxes=tuple(at)))
             x += _width(boxes) + GROUP_GAP
     height = MARGIN + len(spans) * (HEIGHT + TITLE + CHANNEL)
+    last = groups[-1].boxes[0].y if groups else 0.0
+    if groups and not any(group.topology.state for group in groups if group.boxes[0].y == last):
+        height += MARGIN - CHANNEL
     return Plane(groups=tuple(groups), width=width + 2 * MARGIN, height=height)
 
 

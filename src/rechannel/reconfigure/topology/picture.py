@@ -22,6 +22,9 @@ from rechannel.reconfigure.topology.words import total
 MOST_LABELS = 6
 """Arcs of an operator with bins and bytes written to them; others have them as a tooltip."""
 
+LABEL_LINES = 2
+"""Lines that labels of arcs take turns in, so that neighbours do not cover each other."""
+
 _TEXT = 60
 
 _STYLE = """
@@ -35,7 +38,7 @@ rect { stroke-width: 1.5; fill: #eef1f5; stroke: #7a8798 }
 .title { font-size: 13px; font-weight: 600; fill: #1c2733; text-anchor: start }
 .name { font-size: 12px; font-weight: 600; fill: #1c2733; text-anchor: middle }
 .detail { font-size: 10px; fill: #4a5868; text-anchor: middle }
-.bytes { font-size: 10px; fill: #a35f0b; text-anchor: middle }
+.bytes { font-size: 10px; fill: #a35f0b; text-anchor: middle; stroke: #ffffff; stroke-width: 3; paint-order: stroke }
 path { fill: none; stroke: #c3cad3; stroke-width: 1 }
 path.old { stroke-dasharray: 5 3 }
 path.state { stroke: #c27a1d; stroke-width: 2 }
@@ -102,34 +105,40 @@ def _group(group: Group) -> Iterator[str]:
     title = escape(shorten(group.topology.operator, _TEXT))
     yield f'<text class="title" x="{first.x:.1f}" y="{first.y - 8:.1f}">{title}</text>'
     transfers = group.transfers()
-    for (one, other), edges in transfers.items():
-        named = len(transfers) <= MOST_LABELS
-        yield _arc(group.boxes[one], group.boxes[other], edges, named=named)
+    for number, ((one, other), edges) in enumerate(transfers.items()):
+        line = number % LABEL_LINES if len(transfers) <= MOST_LABELS else None
+        yield _arc(group.boxes[one], group.boxes[other], edges, line)
     for box in group.boxes:
         yield _box(box)
 
 
 def _box(box: Box) -> str:
     kind = f"{box.kind}, {box.side}" if box.kind == "replaced" else box.kind
+    kinds = f"{box.kind} old" if box.side == OLD else box.kind
     names = "task" if len(box.tasks) == 1 else "tasks"
     return (
-        f'<g class="{box.kind} {box.side}"><title>{escape(box.operator)}: {names} {box.label} ({kind})</title>'
+        f'<g class="{kinds}"><title>{escape(box.operator)}: {names} {box.label} ({kind})</title>'
         f'<rect x="{box.x:.1f}" y="{box.y:.1f}" width="{WIDTH}" height="{HEIGHT}" rx="6"/>'
         f'<text class="name" x="{box.middle:.1f}" y="{box.y + 19:.1f}">{box.label}</text>'
         f'<text class="detail" x="{box.middle:.1f}" y="{box.y + 34:.1f}">{kind}</text></g>'
     )
 
 
-def _arc(source: Box, target: Box, edges: list[StateEdge], *, named: bool) -> str:
-    """An arc below the boxes, the deeper the further apart they are. named: with bins and bytes at its lowest point."""
+def _arc(source: Box, target: Box, edges: list[StateEdge], line: int | None) -> str:
+    """An arc below the boxes, the deeper the further apart they are.
+
+    line: of the bins and bytes that are written below it; None = only as a tooltip.
+    """
     words = total(edges)
     foot = source.y + HEIGHT
     depth = 22 + min(abs(target.x - source.x) / 12, 44)
     start, end = source.middle + 14, target.middle - 14
     if target.x < source.x:
         start, end = source.middle - 14, target.middle + 14
-    middle, low = (start + end) / 2, foot + depth * 0.75 + 10
-    text = f'<text class="bytes" x="{middle:.1f}" y="{low:.1f}">{words}</text>' if named else ""
+    text = ""
+    if line is not None:
+        middle, low = (start + end) / 2, foot + 48 + 13 * line
+        text = f'<text class="bytes" x="{middle:.1f}" y="{low:.1f}">{words}</text>'
     return (
         f"<g><title>{escape(_ways(source, target))}: {words}</title>"
         f'<path class="state" marker-end="url(#state)" d="M{start:.1f} {foot:.1f} C{start:.1f} {foot + depth:.1f} '
