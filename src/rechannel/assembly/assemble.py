@@ -334,6 +334,7 @@ class _Assembly:
             clock=seams.clock,
             wake=inbox.wake,
             given=self.start.controllers,
+            executors=lambda: [each.id for each in opened.cluster.executors()],
             find=self.start.find,
             executor=seams.executor,
         )

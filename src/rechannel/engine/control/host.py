@@ -13,11 +13,9 @@ from dataclasses import asdict, replace
 from queue import SimpleQueue
 from typing import Any
 
-from rechannel.control.board import Board, PendingRequest, Seat, SentOperation
-from rechannel.control.conflicts import supersedes
+from rechannel.control.board import Board, Seat, SentOperation
 from rechannel.control.controller import Control, Installation
 from rechannel.control.events import (
-    Answered,
     Completed,
     ControlEvent,
     Dropped,
@@ -29,31 +27,34 @@ from rechannel.control.events import (
 )
 from rechannel.control.loading import Find
 from rechannel.control.operation import Operation
-from rechannel.control.triggers import Moment
+from rechannel.control.triggers import Moment, On
 from rechannel.engine.control.callbacks import Callback, Hosted, Returned
+from rechannel.engine.control.happenings import Executors, Happenings
+from rechannel.engine.control.requests import ControllerRequests
 from rechannel.engine.control.residents import ABSENT, Residents, hosted_from
 from rechannel.engine.journal.entries import Controlling
 from rechannel.engine.journal.log import Journal
 from rechannel.engine.program.position import StreamPosition
 from rechannel.engine.reconfigure.calls import Calls, wait_for
 from rechannel.engine.reconfigure.reconfigurer import Reconfigurer
-from rechannel.errors import RechannelError, RefusedError
+from rechannel.errors import RefusedError
 from rechannel.kernels.protocol.control import ControlMessage
 from rechannel.kernels.tasks.report import TaskReport
-from rechannel.reconfigure import strategies
-from rechannel.reconfigure.changes.registry import KINDS
+from rechannel.model.eventtime import Times
 from rechannel.reconfigure.coordinator import Decision
 from rechannel.reconfigure.record import OPEN, Phase, Record
-from rechannel.reconfigure.requests import Request
 
 MOST_CONTROLLERS = 100
 """Controllers of a job."""
 
 
+EXECUTOR_LOST = On(event="executor_lost")
+
+
 class ControlHost:
     """The controllers of one driver."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the seams of the host, each given from outside
         self,
         *,
         journal: Journal,
@@ -63,13 +64,15 @@ class ControlHost:
         wake: Callable[[], None],
         given: Mapping[str, Installation],
         find: Find | None = None,
+        executors: Executors = tuple,
         executor: Executor | None = None,
     ) -> None:
         """Take the parts; nothing runs yet.
 
         progress: `TimestepProgress` of the latest timesteps. clock: Unix milliseconds. given: those of the program.
         find: what imports those that were installed by their path; None = none may be.
-        wake: makes the driver's thread look here. executor: runs callbacks; None = a thread of its own.
+        wake: makes the driver's thread look here. executors: ids of those that take tasks.
+        executor: runs callbacks; None = a thread of its own.
         """
         self._journal, self._changes = journal, changes
         self._progress, self._clock, self._wake = progress, clock, wake
@@ -81,9 +84,10 @@ class ControlHost:
         # By serial: a controller that was removed and installed again has nothing to do with what the first one began.
         self._running: set[int] = set()
         self._came: SimpleQueue[tuple[int, Returned]] = SimpleQueue()
-        self._asked: dict[tuple[int, int], Future[str]] = {}
-        self._counts: dict[str, int] = {}
-        self._latest: dict[str, float] = {}
+        self._requests = ControllerRequests(changes, clock)
+        self._happenings = Happenings(executors)
+        self._alive: Future[frozenset[str]] | None = None
+        self._latest = 0
 
     # What other threads may call -----------------------------------------------------------------
 
@@ -179,15 +183,9 @@ class ControlHost:
         if self._find is not None:
             found = self._residents.made_again(self.board, self._find)
             self._residents.readmit(self.board, found)
-        self._seed()
+        self._happenings.resume(self.board)
         for seat in self.board.seats.values():
             self._append(self._remade(seat, position))
-
-    def _seed(self) -> None:
-        """Count events on from what triggers have seen under earlier drivers."""
-        for seat in self.board.seats.values():
-            for event, count in ((seat.begun or {}).get("events") or {}).items():
-                self._counts[event] = max(count, self._counts.get(event, 0))
 
     def _remade(self, seat: Seat, position: StreamPosition) -> list[ControlEvent]:
         """Make the handler of an operation again. Returns the events of a failure."""
@@ -212,11 +210,14 @@ class ControlHost:
         while not self._came.empty():
             events += self._taken(*self._came.get())
         self._append(events)
-        self._append(self._answers())
+        self._append(self._requests.answers(self.board))
         self._forget()
+        times = self._journal.state.times
+        self._happenings.at([times.get(n, Times()).watermark for n in position.event_times])
+        self._look_at_executors(position)
         for seat in self.board.seats.values():
             for pending in seat.pending:
-                self._ask(seat, pending)
+                self._requests.request(self.board, seat, pending)
             self._append(self._stuck(seat))
             happened |= self._call(self.board.seats[seat.name], position)
         return happened or bool(events)
@@ -305,75 +306,28 @@ class ControlHost:
         )
 
     def _moment(self, seat: Seat) -> Moment:
-        return Moment(
-            timestep=self._journal.state.last_committed or 0,
-            time_ms=int(self._clock()),
-            events={
-                **self._counts,
-                "change_done": seat.changes_done,
-                "change_failed": seat.changes_failed,
-            },
-            progress=dict(self._latest),
-            calls=seat.calls,
-        )
+        timestep = self._journal.state.last_committed or 0
+        return self._happenings.moment(seat, timestep, int(self._clock()))
 
-    # Requests ------------------------------------------------------------------------------------
-
-    def _ask(self, seat: Seat, pending: PendingRequest) -> None:
-        """Request a change that a controller wants, unless that has been done."""
-        key = seat.serial, pending.number
-        if key in self._asked:
+    def _look_at_executors(self, position: StreamPosition) -> None:
+        """Ask the cluster for its executors, if a controller waits for the loss of one."""
+        waits = [
+            hosted
+            for name in self.board.seats
+            if (hosted := self._residents.get(name)) is not None
+            and hosted.controller.trigger == EXECUTOR_LOST
+        ]
+        if not waits:
             return
-        origin, answer = f"c{seat.serial}/{pending.number}", Future[str]()
-        self._asked[key] = answer
-        known = next((r for r in self._changes.coordination.records if r.origin == origin), None)
-        if known is not None:  # an earlier driver has requested it, and could not note the answer
-            answer.set_result(known.id)
-        elif seat.installed.dry_run:
-            answer.set_exception(RefusedError("dry run: it is not carried out"))
-        else:
-            self._asked[key] = self._requested(seat, pending.request, origin)
-
-    def _requested(self, seat: Seat, body: Mapping[str, Any], origin: str) -> Future[str]:
-        answer: Future[str] = Future()
-        try:
-            change = KINDS.read(body["change"])
-            request = Request(
-                change=change,
-                strategy=strategies.from_json(body["strategy"]),
-                cause=f"controller {seat.name!r}"
-                + (f": {body['reason']}" if body["reason"] else ""),
-                supersede=supersedes(
-                    self.board, self._changes.coordination, seat, change, asked=body["supersede"]
-                ),
-                origin=origin,
-            )
-        except (RechannelError, ValueError, KeyError) as error:
-            answer.set_exception(RefusedError(str(error)))
-            return answer
-        return self._changes.request(request)
-
-    def _answers(self) -> list[ControlEvent]:
-        """Events of the requests that have been answered."""
-        events: list[ControlEvent] = []
-        names = {seat.serial: name for name, seat in self.board.seats.items()}
-        for (serial, number), answer in list(self._asked.items()):
-            if not answer.done():
-                continue
-            del self._asked[serial, number]
-            if serial not in names:
-                continue
-            error = answer.exception()
-            events.append(
-                Answered(
-                    controller=names[serial],
-                    time_ms=int(self._clock()),
-                    request=number,
-                    reconfiguration="" if error else answer.result(),
-                    refusal="" if error is None else f"refused: {error}",
-                )
-            )
-        return events
+        if self._alive is not None and self._alive.done():
+            if self._alive.exception() is None:
+                self._happenings.looked(self._alive.result(), position.configuration.executors)
+            self._alive = None
+            return
+        if self._alive is None and self._latest != position.timestep:
+            self._latest = position.timestep
+            self._alive = self._pool().submit(self._happenings.look)
+            self._alive.add_done_callback(lambda _: self._wake())
 
     def _stuck(self, seat: Seat) -> list[ControlEvent]:
         """The event that drops a blocking operation whose change has come to nothing."""
@@ -445,12 +399,7 @@ class ControlHost:
     def committed(self, took_ms: float, reports: Sequence[TaskReport]) -> None:
         """Take the figures of a committed timestep, for triggers."""
         if self.board.seats:
-            rows = sum(r.costs.counts.get("rows_in", 0) for r in reports if r.state is None)
-            self._latest = {"duration_ms": took_ms, "rows_in": float(rows)}
-
-    def happened(self, event: str, count: int = 1) -> None:
-        """Count an event that triggers wait for."""
-        self._counts[event] = self._counts.get(event, 0) + count
+            self._happenings.committed(took_ms, reports)
 
     def close(self) -> None:
         """Begin no more callbacks, and answer no more calls."""

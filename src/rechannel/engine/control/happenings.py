@@ -1,0 +1,71 @@
+"""What triggers of controllers look at, beside the timesteps: figures, watermarks, executors that are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from rechannel.control.board import Board, Seat
+from rechannel.control.triggers import Moment
+from rechannel.kernels.tasks.report import TaskReport
+from rechannel.model.eventtime import NEVER
+
+Executors = Callable[[], Sequence[str]]
+"""Returns the ids of the executors that take tasks now."""
+
+
+class Happenings:
+    """Counts of what happened to the stream of one driver. Belongs to the driver's thread."""
+
+    def __init__(self, executors: Executors) -> None:
+        """executors: asks the cluster; called in the controllers' thread."""
+        self._executors = executors
+        self._counts: dict[str, int] = {}
+        self._figures: dict[str, float] = {}
+        self._known: frozenset[str] | None = None
+        self._wanted: int | None = None
+
+    def resume(self, board: Board) -> None:
+        """Count on from what triggers have seen under earlier drivers."""
+        for seat in board.seats.values():
+            for event, count in ((seat.begun or {}).get("events") or {}).items():
+                self._counts[event] = max(count, self._counts.get(event, 0))
+
+    def committed(self, took_ms: float, reports: Sequence[TaskReport]) -> None:
+        """Take the figures of a committed timestep."""
+        rows = sum(r.costs.counts.get("rows_in", 0) for r in reports if r.state is None)
+        self._figures = {"duration_ms": took_ms, "rows_in": float(rows)}
+
+    def at(self, times: Sequence[int]) -> None:
+        """Take how far event time has come: as far as the operator that is least far. times: committed watermarks."""
+        if times and (least := min(times)) > NEVER:
+            self._counts["watermark"] = least // 1_000
+
+    def look(self) -> frozenset[str]:
+        """Return the executors that take tasks now. The controllers' thread calls it: a cluster may be slow."""
+        return frozenset(self._executors())
+
+    def looked(self, alive: frozenset[str], wanted: int | None) -> None:
+        """Count the executors that are gone and were not given back. wanted: by the Configuration; None = any number.
+
+        A smaller number that is wanted explains those that are gone.
+        """
+        known, before = self._known, self._wanted
+        self._known, self._wanted = alive, wanted
+        if known is None or wanted != before:
+            return
+        if lost := known - alive:
+            self._counts["executor_lost"] = self._counts.get("executor_lost", 0) + len(lost)
+
+    def moment(self, seat: Seat, timestep: int, time_ms: int) -> Moment:
+        """Return what a controller's trigger sees. timestep: the latest committed one."""
+        own: Mapping[str, int] = {
+            "change_done": seat.changes_done,
+            "change_failed": seat.changes_failed,
+        }
+        return Moment(
+            timestep=timestep,
+            time_ms=time_ms,
+            events={**self._counts, **own},
+            progress=dict(self._figures),
+            calls=seat.calls,
+        )
