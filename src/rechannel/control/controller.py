@@ -86,6 +86,10 @@ class Control(Generic[S]):
     """`TimestepProgress` of the latest committed timesteps, oldest first; none right after a restart."""
     changes: Sequence[Record] = ()
     """Reconfigurations that are open or were finished lately, oldest first."""
+    serial: int = 0
+    """Number of the controller's installation, which the origin of its own changes names."""
+    configurations: Sequence[tuple[int, Configuration]] = ()
+    """(timestep, what holds from it on) of the latest timesteps, ascending, as far as the journal keeps them."""
     bytes_per_bin: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """Expected bytes of state, by operator."""
     rows_per_bin: Mapping[str, Sequence[float]] = field(default_factory=dict)
@@ -112,6 +116,17 @@ class Control(Generic[S]):
         self.requests.append(
             ChangeRequest(change=change, strategy=strategy, supersede=supersede, reason=reason)
         )
+
+    def requested(self, record: Record) -> bool:
+        """Whether the controller itself has requested a change."""
+        return record.origin.startswith(f"c{self.serial}/")
+
+    def configuration_at(self, timestep: int) -> Configuration | None:
+        """Return what a timestep ran under; None if the journal does not keep it any more."""
+        for since, configuration in reversed(self.configurations):
+            if since <= timestep:
+                return configuration
+        return None
 
     def note(self, text: str) -> None:
         """Add a line to the controller's log."""

@@ -1,6 +1,7 @@
 """Controllers that come with Rechannel: `rc.Job(..., controllers=[rc.control.library.Balance()])`."""
 
 from rechannel.control.library.balance import Balance
+from rechannel.control.library.guard import Guard
 from rechannel.control.library.interval import BatchInterval
 
-__all__ = ["Balance", "BatchInterval"]
+__all__ = ["Balance", "BatchInterval", "Guard"]

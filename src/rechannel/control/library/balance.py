@@ -5,7 +5,7 @@ uneven, the controller acts `cool_down` timesteps after the latest change of the
 after its own latest step:
 
     moving bins helps   -> rebalance
-    it does not         -> ask the tasks for their heaviest key -> split the heaviest bin, or report the key
+    it does not         -> ask for the heaviest key -> split the heaviest bin, or report the key
 """
 
 from __future__ import annotations
@@ -65,13 +65,11 @@ class Balance(Controller):
             known, skew = control.state.of(name), skew_of(routing, rows)
             uneven = is_uneven(skew, before=known.uneven, enter=self.enter, leave=self.leave)
             known = replace(known, uneven=uneven, key=known.key if uneven else "")
-            step = (
-                remedy(routing, rows, self.leave) if self._may_act(control, name, known) else "none"
-            )
+            acts = self._may_act(control, name, known)
+            step = remedy(routing, rows, self.leave) if acts else "none"
             if step == "move":
-                control.reconfigure(
-                    rebalance(name, tolerance=self.leave), reason=f"skew {skew:.2f}"
-                )
+                even = rebalance(name, tolerance=self.leave)
+                control.reconfigure(even, reason=f"skew {skew:.2f}")
             elif step == "look":
                 looks.append(name)
             if step != "none":
@@ -81,20 +79,19 @@ class Balance(Controller):
 
     def _may_act(self, control: Control[Balancing], name: str, known: Watched) -> bool:
         free = free_since(control.changes, name)
-        return (
-            known.uneven
-            and free is not None
-            and control.timestep >= max(free, known.acted) + self.cool_down
-        )
+        if free is None or not known.uneven:
+            return False
+        return control.timestep >= max(free, known.acted) + self.cool_down
 
     def on_complete(self, control: Control[Balancing], outcome: Outcome) -> None:
         """Split the heaviest bin of each operator that was asked, or name the key that is the reason."""
         for name, heaviest in outcome.replies.items():
-            routing, rows = (
-                control.configuration.operators[name].routing,
+            operator, rows = (
+                control.configuration.operators.get(name),
                 control.rows_per_bin.get(name),
             )
-            if routing is not None and rows and heaviest.rows:
+            if operator and operator.routing and rows and heaviest.rows:
+                routing = operator.routing
                 self._cut(control, name, cut_of(routing, rows, heaviest, self.leave), heaviest)
 
     def _cut(self, control: Control[Balancing], name: str, cut: Cut, heaviest: Heaviest) -> None:

@@ -79,9 +79,7 @@ class BatchInterval(Controller):
         bounds = (latency_ms is None or latency_ms > 0) and (overhead is None or 0 < overhead < 1)
         if not (0.1 <= share <= 0.95 and 1 <= least_ms <= most_ms <= 86_400_000 and bounds):
             given = f"{share=}, {latency_ms=}, {overhead=}, {least_ms=}, {most_ms=}"
-            rule = (
-                "0.1 <= share <= 0.95, 0 < latency_ms, 0 < overhead < 1, 1 <= least_ms <= most_ms"
-            )
+            rule = "0.1 <= share <= 0.95, latency_ms > 0, 0 < overhead < 1, least_ms <= most_ms"
             raise RefusedError(f"BatchInterval({given}): give {rule}")
         self.goal = Goal(
             share=share,
@@ -97,12 +95,10 @@ class BatchInterval(Controller):
 
     def on_begin(self, control: Control[Pacing]) -> None:
         """Learn from what was committed, and set another interval if the present one does not fit."""
-        known = control.state
-        after = known.recent[-1].timestep if known.recent else 0
-        new = samples(control.progress, after)
-        known = control.state = seen(
-            known, new, changed_besides(control.changes, set_interval.kind)
-        )
+        last = control.state.recent[-1:]
+        new = samples(control.progress, last[0].timestep if last else 0)
+        since = changed_besides(control.changes, set_interval.kind)
+        known = control.state = seen(control.state, new, since)
         free = free_since(control.changes, JOB)
         if not new or not known.sizes or free is None or new[-1].timestep < free:
             return

@@ -294,6 +294,8 @@ class ControlHost:
             configuration=position.configuration,
             progress=tuple(self._progress()),
             changes=self._changes.coordination.records,
+            serial=seat.serial,
+            configurations=self._journal.state.configurations,
             rows_per_bin=now.facts.loads,
             bytes_per_bin={n: sizes for n, (_, sizes) in now.sizes.bins.items()},
         )
