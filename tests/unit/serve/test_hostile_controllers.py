@@ -148,7 +148,7 @@ def test_a_controller_that_does_it_when_it_begins_is_refused(ask, goes_on, click
 
 
 @pytest.mark.parametrize("deed", SAID)
-def test_one_that_does_it_in_a_callback_is_suspended(ask, goes_on, clicks, deeds, deed):
+def test_one_that_does_it_in_a_callback_is_suspended(ask, goes_on, clicks, deeds, deed, caplog):
     wanted = body("Calling", deed, seconds=0.3, failures=2)
     assert ask("POST", "/controllers", wanted)[0] == 201
     for failures in (1, 2):
@@ -157,6 +157,7 @@ def test_one_that_does_it_in_a_callback_is_suspended(ask, goes_on, clicks, deeds
         seen = until(look, lambda now, n=failures: now["failed"] == n)
         assert any(SAID[deed] in line for line in seen["log"])
     assert deeds() == [deed] * 2
+    assert "controller 'calling' is suspended: 2 callbacks in a row have failed" in caplog.text
     assert (seen["suspended"], seen["paused"]) == (True, "2 callbacks in a row have failed")
     assert (seen["state"], seen["operation"], seen["requests"]) == ("as it was", None, 0)
 

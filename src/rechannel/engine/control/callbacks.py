@@ -13,7 +13,7 @@ from rechannel.control.board import LINE_CHARACTERS, LOG_KEPT, Seat, SentOperati
 from rechannel.control.controller import MOST_METRICS, Control, Controller, Outcome, TaskReply
 from rechannel.control.events import ControlEvent, Failed, Handled
 from rechannel.control.operation import Operation
-from rechannel.control.triggers import KINDS, Moment, Trigger
+from rechannel.control.triggers import KINDS, METRICS, Moment, Trigger
 from rechannel.errors import RefusedError
 from rechannel.kernels.protocol.control import ControlMessage, OperatorHandler
 from rechannel.kernels.tasks.control import Merging
@@ -64,8 +64,9 @@ class Hosted:
         if type(trigger) not in KINDS:
             msg = f"trigger={trigger!r}: make one with rc.control.every, on, when or by_hand"
             raise TypeError(msg)
-        moment = Moment(timestep=0, time_ms=0)
-        trigger.due(moment, moment)  # raises for a bound that is no number
+        before = Moment(timestep=0, time_ms=0)
+        # It raises for a bound that is not a number.
+        trigger.due(Moment(timestep=1, time_ms=1, progress=dict.fromkeys(METRICS, 0.0)), before)
         first = controller.on_init()
         kind = type(first) if hasattr(first, "__dataclass_fields__") else None
         state = jsonable(first, STATE_BYTES, "its state")

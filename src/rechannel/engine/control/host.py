@@ -7,6 +7,7 @@ that restarts goes on from there.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import asdict, replace
@@ -43,6 +44,8 @@ from rechannel.kernels.tasks.report import TaskReport
 from rechannel.model.eventtime import Times
 from rechannel.reconfigure.coordinator import Decision
 from rechannel.reconfigure.record import OPEN, Phase, Record
+
+_LOG = logging.getLogger("rechannel")
 
 MOST_CONTROLLERS = 100
 """Controllers of a job."""
@@ -242,6 +245,7 @@ class ControlHost:
             return [event]
         reason = f"{seat.failures + 1} callbacks in a row have failed"
         pause = Paused(controller=seat.name, time_ms=event.time_ms, reason=reason, suspended=True)
+        _LOG.warning("controller %r is suspended: %s, last %s", seat.name, reason, event.error)
         return [event, pause]
 
     def _forget(self) -> None:

@@ -22,6 +22,9 @@ T = TypeVar("T")
 GRACE_SECONDS = 0.5
 """How long a call that was interrupted may take to end before it is left behind."""
 
+MOST_TRACE = 64 << 10
+"""Characters of a traceback, the last ones: an exception may say anything, as long as it likes."""
+
 MOST_LEVELS = 100
 """How deeply a value may be nested: a reader of the journal has less room on its stack."""
 
@@ -45,7 +48,7 @@ def within(seconds: float, call: Callable[[], T]) -> T:
     """
     thread = _idle.pop() if _idle else _Thread()
     outcome: list[T] = []
-    raised: list[BaseException] = []
+    raised: list[str] = []
     over = thread.call(lambda: outcome.append(call()), raised)
     if not over.wait(seconds):
         _interrupt(thread)
@@ -55,7 +58,7 @@ def within(seconds: float, call: Callable[[], T]) -> T:
         raise FailedCallError(msg)
     _idle.append(thread)
     if raised:
-        raise FailedCallError("".join(traceback.format_exception(raised[0])))
+        raise FailedCallError(raised[0])
     return outcome[0]
 
 
@@ -64,12 +67,12 @@ class _Thread(threading.Thread):
 
     def __init__(self) -> None:
         super().__init__(name="rechannel-control", daemon=True)
-        self._calls: SimpleQueue[tuple[Callable[[], None], list[BaseException], Event] | None]
+        self._calls: SimpleQueue[tuple[Callable[[], None], list[str], Event] | None]
         self._calls = SimpleQueue()
         self.start()
 
-    def call(self, call: Callable[[], None], raised: list[BaseException]) -> Event:
-        """Have a call made; returns what is set at its end. raised: takes what it raises."""
+    def call(self, call: Callable[[], None], raised: list[str]) -> Event:
+        """Have a call made; returns what is set at its end. raised: takes the traceback of what it raises."""
         over = Event()
         self._calls.put((call, raised, over))
         return over
@@ -89,7 +92,8 @@ class _Thread(threading.Thread):
             try:
                 call()
             except BaseException as error:
-                raised.append(error)
+                # Here, since the text of an exception is the user's code too.
+                raised.append("".join(traceback.format_exception(error))[-MOST_TRACE:])
             finally:
                 over.set()
                 del each, call, raised, over

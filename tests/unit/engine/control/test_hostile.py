@@ -46,6 +46,23 @@ def leave() -> None:
     sys.exit(3)
 
 
+class Endless(Exception):  # noqa: N818 - the name says what it is
+    """Does not come to the end of what it says."""
+
+    def __str__(self) -> str:
+        stuck()
+        return "never"
+
+
+def raise_endless() -> None:
+    raise Endless
+
+
+def raise_much() -> None:
+    HAPPENED.append("much")
+    raise ValueError("x" * (64 << 20))
+
+
 VALUES: dict[str, tuple[Callable[[], Any], str]] = {
     "nan": (lambda: float("nan"), "Out of range float values"),
     "infinite": (lambda: [float("inf")], "Out of range float values"),
@@ -78,19 +95,24 @@ def lookup_fails() -> None:
     ("first", "said"),
     [
         *VALUES.values(),
-        (stuck, "it took longer than 0.1 s"),
+        (stuck, "it took longer than 0.5 s"),
         (leave, "SystemExit: 3"),
+        (raise_endless, "it took longer than 0.5 s"),
+        (raise_much, "xxx"),
         (lookup_fails, "KeyError: 'no table'"),
     ],
-    ids=[*VALUES, "loop", "exit", "raise"],
+    ids=[*VALUES, "loop", "exit", "endless", "much", "raise"],
 )
 def test_a_first_state_that_cannot_be_is_refused(first, said):
     stream = harness()
     process = stream.start()
-    hostile = rc.control.install(First(first), seconds=0.1 if first is stuck else 10)
+    hostile = rc.control.install(
+        First(first), seconds=0.5 if first in {stuck, raise_endless} else 10
+    )
     with pytest.raises(RefusedError, match="controller 'first' is not installed") as refused:
         process.controllers.install(hostile)
     assert said in str(refused.value)
+    assert len(str(refused.value)) < 3_000
     assert HAPPENED[0] == "init"
     process.run()
     assert process.controllers.board.seats == {}
@@ -98,7 +120,14 @@ def test_a_first_state_that_cannot_be_is_refused(first, said):
 
 
 @pytest.mark.parametrize(
-    "trigger", [None, "hourly", Every(timesteps="two"), type("T", (Every,), {})()]
+    "trigger",
+    [
+        None,
+        "hourly",
+        Every(timesteps="two"),
+        type("T", (Every,), {})(),
+        rc.control.when("rows_in", above="many"),
+    ],
 )  # type: ignore[arg-type]
 def test_a_trigger_is_one_of_those_that_there_are(trigger):
     class Odd(rc.control.Controller):
@@ -262,11 +291,16 @@ def replies(handler: OperatorHandler, seconds: float = 0.2) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize(
     ("value", "said"),
-    [*VALUES.values(), (stuck, "it took longer than 0.2 s"), (leave, "SystemExit: 3")],
-    ids=[*VALUES, "loop", "exit"],
+    [
+        *VALUES.values(),
+        (stuck, "it took longer than 0.2 s"),
+        (leave, "SystemExit: 3"),
+        (raise_endless, "it took longer than 0.2 s"),
+    ],
+    ids=[*VALUES, "loop", "exit", "endless"],
 )
 def test_a_reply_that_cannot_be_is_a_failed_one(value, said):
-    state, rows = replies(Replying(value), 0.2 if value is stuck else 10)
+    state, rows = replies(Replying(value), 0.2 if value in {stuck, raise_endless} else 10)
     assert "reply" in HAPPENED
     assert state["replies"] == {}
     assert all(said in failure for failure in state["failures"])
