@@ -259,7 +259,8 @@ class _Assembly:
             housekeeper=housekeeper,
             first=self._first_position(state),
         )
-        outside.controllers.resume(outside.position(state))
+        # The time of the stream is not read yet: that is for the driver to begin with.
+        outside.controllers.resume(lambda: outside.position(state, journal.state.stream_ms))
         return Parts(
             name=self.name,
             store=seams.store,

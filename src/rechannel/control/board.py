@@ -119,6 +119,13 @@ class Board:
     """How many installations there ever were."""
     seats: Mapping[str, Seat] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Put them in their order: a snapshot has them by name."""
+        serials = [seat.serial for seat in self.seats.values()]
+        if serials != sorted(serials):
+            seats = dict(sorted(self.seats.items(), key=lambda item: item[1].serial))
+            object.__setattr__(self, "seats", seats)
+
     def seat(self, name: str) -> Seat:
         """The controller of a name. Raises NotReadyError if there is none."""
         if name not in self.seats:

@@ -135,6 +135,15 @@ def test_what_cannot_happen_is_refused():
         folded().seat("x")
 
 
+def test_controllers_stay_in_the_order_of_their_installation():
+    board = Board()
+    for name in ("b", "c", "a"):
+        board = board.after(Installed(controller=name, time_ms=1, path="m:C"))
+    data = encode(board)
+    by_name = {**data, "seats": dict(sorted(data["seats"].items()))}  # as files have it
+    assert list(decode(Board, by_name).seats) == list(board.seats) == ["b", "c", "a"]
+
+
 def test_a_board_is_a_record():
     board = folded(begun(blocking=True, changes=True, requests=(WANTED,))).intended(["one-1.1"], 3)
     assert decode(Board, encode(board)) == board

@@ -42,6 +42,7 @@ from rechannel.errors import RefusedError
 from rechannel.kernels.protocol.control import ControlMessage
 from rechannel.kernels.tasks.report import TaskReport
 from rechannel.model.eventtime import Times
+from rechannel.reconfigure.coordination import Coordination
 from rechannel.reconfigure.coordinator import Decision
 from rechannel.reconfigure.record import OPEN, Phase, Record
 
@@ -168,7 +169,7 @@ class ControlHost:
         """Whether `turn` may have something to do."""
         return bool(self._calls.pending or not self._came.empty() or self.board.seats)
 
-    def resume(self, position: StreamPosition) -> None:
+    def resume(self, position: Callable[[], StreamPosition]) -> None:
         """Take the controllers that the program of this driver has, before anything runs.
 
         Those that the journal knows go on with their state; operations that were under way get their handlers again.
@@ -190,14 +191,14 @@ class ControlHost:
         for seat in self.board.seats.values():
             self._append(self._remade(seat, position))
 
-    def _remade(self, seat: Seat, position: StreamPosition) -> list[ControlEvent]:
+    def _remade(self, seat: Seat, position: Callable[[], StreamPosition]) -> list[ControlEvent]:
         """Make the handler of an operation again. Returns the events of a failure."""
         sent, hosted = seat.operation, self._residents.get(seat.name)
         if sent is None:
             return []
         if hosted is None:
             return [self._dropped(seat, sent, self._residents.absent(seat) or ABSENT)]
-        again = self._callback(hosted, seat, position, state=sent.before).again(sent)
+        again = self._callback(hosted, seat, position(), state=sent.before).again(sent)
         if again.message is None or again.operation is None:
             return self._counted(seat, again.event)
         self._sent[sent.id] = again.operation, again.message
@@ -340,7 +341,7 @@ class ControlHost:
         sent = seat.operation
         if sent is None or not sent.reconfiguration or sent.timestep is not None:
             return []
-        record = self._record(sent.reconfiguration)
+        record = _record(self._changes.coordination, sent)
         if record is not None and (record.phase in OPEN or record.phase is Phase.DONE):
             return []
         why = "is not known any more" if record is None else f"was {record.phase}: {record.reason}"
@@ -351,36 +352,44 @@ class ControlHost:
             controller=seat.name, time_ms=int(self._clock()), operation=sent.id, reason=reason
         )
 
-    def _record(self, id_: str) -> Record | None:
-        return next((r for r in self._changes.coordination.records if r.id == id_), None)
-
     # Timesteps -----------------------------------------------------------------------------------
 
-    @property
-    def waiting(self) -> bool:
-        """Whether an operation waits that has a timestep of its own if no rows arrive."""
-        waiting = self.board.waiting if self.board.seats else ()
-        return any(sent.urgent and self._may_travel(sent, None) for sent in waiting)
+    def wants_timestep(self, decision: Decision) -> bool:
+        """Whether an operation waits that has a timestep of its own if no rows arrive. decision: how it would begin."""
+        urgent = [o for o in self.board.waiting if o.urgent] if self.board.seats else []
+        if not urgent:
+            return False
+        coordination = self._changes.coordination
+        for event in decision.events:
+            coordination = coordination.after(event)
+        return any(
+            self._may_travel(sent, decision, coordination)
+            or (sent.request > 0 and _rewrites(_record(coordination, sent)))
+            for sent in urgent
+        )
 
     def attached(self, decision: Decision) -> tuple[ControlMessage, ...]:
-        """Return the messages that travel with the next timestep. decision: how it begins."""
+        """Return the messages that travel with the next timestep. decision: how it begins, as it is journalled."""
         if not self.board.seats:
             return ()
-        ready = [sent for sent in self.board.waiting if self._may_travel(sent, decision)]
+        now = self._changes.coordination
+        ready = [o for o in self.board.waiting if self._may_travel(o, decision, now)]
         return tuple(self._sent[sent.id][1] for sent in ready)
 
-    def _may_travel(self, sent: SentOperation, decision: Decision | None) -> bool:
+    def _may_travel(
+        self, sent: SentOperation, decision: Decision, coordination: Coordination
+    ) -> bool:
         """Whether an operation travels with a timestep: one that makes a change does with the change's last step."""
         if sent.id not in self._sent:
             return False
         if not sent.request:
             return True
-        record = self._record(sent.reconfiguration)
+        record = _record(coordination, sent)
         if record is None:
             return False
         if record.phase is Phase.DONE:
             return True
-        steps = 0 if decision is None else sum(s.id == record.id for s in decision.steps)
+        steps = sum(step.id == record.id for step in decision.steps)
         return record.under_way and len(record.left) == steps
 
     def again(self, timestep: int) -> tuple[ControlMessage, ...]:
@@ -435,6 +444,18 @@ class ControlHost:
     def _append(self, events: Sequence[ControlEvent]) -> None:
         if events:
             self._journal.append(Controlling(events=tuple(events)))
+
+
+def _record(coordination: Coordination, sent: SentOperation) -> Record | None:
+    """The change that an operation makes; None = it is not accepted yet, or forgotten."""
+    return next((r for r in coordination.records if r.id == sent.reconfiguration), None)
+
+
+def _rewrites(record: Record | None) -> bool:
+    """Whether the next step of a change is one that only a timestep can make, as are those of its gap."""
+    if record is None or not record.under_way or not record.left:
+        return False
+    return any(move.stays for move in record.left[0].moves)
 
 
 def _settings(event: Installed) -> tuple[Any, ...]:

@@ -169,7 +169,7 @@ class Boundary:
             stream_ms=command.stream_ms,
             slices=slices,
             nothing=sources.nothing() if slices is None else {},
-            controlled=self._out.controllers.waiting,
+            controlled=self._out.controllers.wants_timestep(command.decision),
         )
 
     def journal_intent(self, command: JournalIntent, state: LoopState) -> TimestepOpened:

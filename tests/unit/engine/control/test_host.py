@@ -287,6 +287,29 @@ def test_an_operation_that_is_called_on_an_idle_stream_has_a_timestep_of_its_own
     assert [t.num_rows for t in stream.outputs().values()] == [10, 10, 0]
 
 
+class Rewriting(Moving):
+    """Has the state of an operator written anew, which takes timesteps."""
+
+    def on_begin(self, control):
+        control.state = [*control.state, "begun"]
+        change = rc.changes.rewrite("counts")
+        slowly = rc.strategies.batched(1, gap=1)
+        return rc.control.operation(Rows(), blocking=True, change=change, strategy=slowly)
+
+
+def test_a_change_that_takes_timesteps_has_them_on_an_idle_stream_if_an_operation_waits_for_it():
+    stream = harness(steps=2)
+    process = stream.start(controllers=[Rewriting()])
+    process.run()
+    command(process, Called, "rewriting")
+    process.run()
+    (record,) = process.changes.coordination.records
+    assert record.phase == "done"
+    assert len(record.taken) > 1
+    assert seat(process, "rewriting").state[1][0] == record.taken[-1].timestep
+    assert seat(process, "rewriting").operation is None
+
+
 def run_to_the_end(stream: Harness, faults: list[Fault | None]) -> None:
     process = stream.start(controllers=[Moving(), Rescaling()], faults=faults)
     command(process, Called, "moving")
