@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
 
@@ -46,13 +46,15 @@ from rechannel.engine.reconfigure.cluster import Cluster
 from rechannel.engine.reconfigure.history import History
 from rechannel.engine.reconfigure.measured import Measured
 from rechannel.engine.reconfigure.reconfigurer import Abilities, Reconfigurer
-from rechannel.engine.reconfigure.switch import Opener, ProgramSwitch, Ready
+from rechannel.engine.reconfigure.switch import Opener, ProgramSwitch, Ready, offered_change
 from rechannel.engine.stages.loading import Tables, initial_state, load_initial
 from rechannel.engine.stages.runner import Runner
 from rechannel.engine.stages.sink_rows import RowsOf
 from rechannel.engine.view.pinned import Pinned
 from rechannel.engine.view.state_view import StateView
 from rechannel.model.configuration import Configuration
+from rechannel.reconfigure.changes.change import Change
+from rechannel.reconfigure.edits import change_set
 from rechannel.settings import Settings
 from rechannel.sinks.claims import Ledger
 from rechannel.state.store import Store
@@ -316,6 +318,7 @@ class _Assembly:
     ) -> Outside:
         """Everything that the driver acts on. store: for the history. first: what other threads see at the start."""
         seams, journal, runner = self.seams, self.journal, opened.runner
+        published = PublishedPosition(first)
         inbox, measured = DriverInbox(), Measured(lambda: journal.state.manifests)
         history = History(store, measured)
         changes = Reconfigurer(
@@ -328,6 +331,12 @@ class _Assembly:
             executor=seams.executor,
             listener=history.over,
         )
+
+        def offer(change: Change, *, supersede: bool) -> AbstractContextManager[Change]:
+            place = published.position
+            wanted = change_set(change)
+            return offered_change(wanted, switch, opened.opener, place, supersede=supersede)
+
         controllers = ControlHost(
             journal=journal,
             changes=changes,
@@ -335,6 +344,7 @@ class _Assembly:
             clock=seams.clock,
             wake=inbox.wake,
             given=self.start.controllers,
+            offer=offer,
             executors=lambda: [each.id for each in opened.cluster.executors()],
             find=self.start.find,
             executor=seams.executor,
@@ -352,7 +362,7 @@ class _Assembly:
             listener=opened.hub,
             draining=Draining(inbox.wake),
             inbox=inbox,
-            published=PublishedPosition(first),
+            published=published,
             sweep=housekeeper.tick,
             clock=seams.clock,
             waits=seams.waits or seams.steady or seams.clock,

@@ -31,7 +31,7 @@ from rechannel.control.operation import Operation
 from rechannel.control.triggers import Moment, On
 from rechannel.engine.control.callbacks import Callback, Hosted, Returned
 from rechannel.engine.control.happenings import Executors, Happenings
-from rechannel.engine.control.requests import ControllerRequests
+from rechannel.engine.control.requests import ControllerRequests, Offer
 from rechannel.engine.control.residents import ABSENT, Residents, hosted_from
 from rechannel.engine.journal.entries import Controlling
 from rechannel.engine.journal.log import Journal
@@ -67,6 +67,7 @@ class ControlHost:
         clock: Callable[[], float],
         wake: Callable[[], None],
         given: Mapping[str, Installation],
+        offer: Offer,
         find: Find | None = None,
         executors: Executors = tuple,
         executor: Executor | None = None,
@@ -74,6 +75,7 @@ class ControlHost:
         """Take the parts; nothing runs yet.
 
         progress: `TimestepProgress` of the latest timesteps. clock: Unix milliseconds. given: those of the program.
+        offer: opens the next version of the program for a change that needs one.
         find: what imports those that were installed by their path; None = none may be.
         wake: makes the driver's thread look here. executors: ids of those that take tasks.
         executor: runs callbacks; None = a thread of its own.
@@ -88,7 +90,7 @@ class ControlHost:
         # By serial: a controller that was removed and installed again has nothing to do with what the first one began.
         self._running: set[int] = set()
         self._came: SimpleQueue[tuple[int, Returned]] = SimpleQueue()
-        self._requests = ControllerRequests(changes, clock)
+        self._requests = ControllerRequests(changes, clock, offer)
         self._happenings = Happenings(executors)
         self._alive: Future[frozenset[str]] | None = None
         self._latest = 0
@@ -221,7 +223,7 @@ class ControlHost:
         self._look_at_executors(position)
         for seat in self.board.seats.values():
             for pending in seat.pending:
-                self._requests.request(self.board, seat, pending)
+                self._requests.request(self.board, seat, pending, self._pool)
             self._append(self._stuck(seat))
             happened |= self._call(self.board.seats[seat.name], position)
         return happened or bool(events)
