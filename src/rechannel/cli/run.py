@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from threading import Event
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -131,19 +131,21 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
 def _served(
     running: RunningJob, address: str | None, token: str | None, allow: Sequence[str]
 ) -> Iterator[Server | None]:
-    """Serve the job if an address is given; stop it if that fails."""
-    if address is None:
-        yield None
-        return
+    """Serve the job if an address is given, and bring back its controllers; stop it if that fails."""
     from rechannel.serve.address import split_address
+    from rechannel.serve.allowed import Allowed
 
+    server = None
     try:
-        host, port = split_address(address)
-        server = running.serve(host, port, token_of(token), allow)
+        if address is None and allow:
+            running.readmit(Allowed(modules=tuple(allow)).controller)
+        if address is not None:
+            host, port = split_address(address)
+            server = running.serve(host, port, token_of(token), allow)
     except RechannelError:
         running.stop()
         raise
-    with server:
+    with server or nullcontext():
         yield server
 
 

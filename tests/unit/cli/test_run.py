@@ -14,10 +14,15 @@ import httpx
 import pytest
 from rich.console import Console
 
+import rechannel as rc
 from rechannel.cli.jobs.live import Watcher
 from rechannel.cli.program import find_job, load, split_target
+from rechannel.control.loading import Wanted
 from rechannel.errors import DataflowError, RechannelError, RefusedError
+from rechannel.running import RunningJob
+from rechannel.serve.allowed import Allowed
 from rechannel.telemetry.facts import OperatorProgress, TimestepProgress
+from tests.support.controllers import shop_control
 
 pytestmark = pytest.mark.usefixtures("clean_imports")
 
@@ -386,3 +391,25 @@ def test_a_job_that_cannot_be_served_is_stopped(program, rechannel, tmp_path, ad
     assert (reaction.code, "error: " in reaction.err) == (2, True)
     status = json.loads(rechannel("status", tmp_path / "state", "--json").out)
     assert status["condition"] == "stopped"
+
+
+def test_controllers_of_allowed_modules_come_back(program, rechannel, tmp_path, monkeypatch):
+    shop_control(tmp_path / "path", monkeypatch)
+    path = program("job = users('one', STATE, rows=300)\n")
+    running = find_job(load(path), None).start(in_process=rc.InProcess())
+    wanted = Wanted(path="shop.control:Grow", parameters={"operator": "users", "most": 1})
+    running.control(wanted.made(Allowed(modules=("shop.control",)).controller))
+    running.stop()
+    seen = []
+
+    def stop(job, *arguments):
+        seen.append(job.controllers["grow"].status.absent)
+        stopped(job, *arguments)
+
+    stopped = RunningJob.stop
+    monkeypatch.setattr(RunningJob, "stop", stop)
+    for allowed in ((), ("--allow", "shop.control"), ("--allow", "shop.control:Grow")):
+        reaction = rechannel("run", path, "--in-process", "--until-idle", *allowed)
+        assert reaction.code == (2 if "shop.control:Grow" in allowed else 0), reaction.err
+    assert ["rechannel run --allow" in str(absent) for absent in seen] == [True, False, True]
+    assert seen[1] is None

@@ -105,3 +105,13 @@ def test_spoiled_plans(survives, clicks, change):
             if assignment[1] == "starts":
                 assignment[2] = assignment[2][:3]
     survives("/reconfigure", spoiled({"plan": plan}))
+
+
+def test_spoiled_controllers(survives):
+    wanted = {
+        "path": "no.such:Thing", "parameters": {"operator": "users", "most": [1]}, "name": "one",
+        "priority": 1, "dry_run": True, "seconds": 1.5, "failures": 3,
+    }  # fmt: skip
+    survives("/controllers", spoiled(wanted))
+    survives("/controllers/one/pause", spoiled({"reason": "lunch"}))
+    survives("/controllers/one/remove", ODD)

@@ -323,8 +323,7 @@ class ControlHost:
         waits = [
             hosted
             for name in self.board.seats
-            if (hosted := self._residents.get(name)) is not None
-            and hosted.controller.trigger == EXECUTOR_LOST
+            if (hosted := self._residents.get(name)) is not None and hosted.trigger == EXECUTOR_LOST
         ]
         if not waits:
             return
