@@ -3,5 +3,6 @@
 from rechannel.control.library.balance import Balance
 from rechannel.control.library.guard import Guard
 from rechannel.control.library.interval import BatchInterval
+from rechannel.control.library.monitor import Monitor
 
-__all__ = ["Balance", "BatchInterval", "Guard"]
+__all__ = ["Balance", "BatchInterval", "Guard", "Monitor"]

@@ -1,0 +1,83 @@
+"""Watches every operator: load of its tasks, latencies, heaviest keys with counts, lag of event time.
+
+All rows of a key in a timestep are in one task, so the heaviest keys of a timestep are exact. Over timesteps they are
+counted in a sketch of bounded size, as are the times of the slowest tasks. The figures are the controller's state;
+every `log_every` operations, its log has a line per operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+
+from rechannel.control.controller import Control, Controller, Outcome
+from rechannel.control.library.load import AskLoad, Figures
+from rechannel.control.library.sketches import library
+from rechannel.control.operation import Operation, operation
+from rechannel.control.triggers import every
+from rechannel.errors import RefusedError
+
+MOST_KEYS = 100
+MOST_METRICS_OF = 40
+"""Operators whose figures are metrics, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Monitored:
+    """What the monitor knows."""
+
+    operations: int = 0
+    operators: Mapping[str, Figures] = field(default_factory=dict)
+
+
+class Monitor(Controller):
+    """Asks all tasks for their load, every few timesteps."""
+
+    def __init__(
+        self,
+        *,
+        operators: list[str] | None = None,
+        timesteps: int = 10,
+        keys: int = 10,
+        log_every: int = 10,
+    ) -> None:
+        """operators: names; None = all. timesteps: from one operation to the next. keys: heaviest ones that are shown.
+
+        Raises RefusedError, also without the package `datasketches`.
+        """
+        if timesteps < 1 or log_every < 1 or not 0 <= keys <= MOST_KEYS:
+            given = f"{timesteps=}, {keys=}, {log_every=}"
+            msg = f"Monitor({given}): give timesteps and log_every >= 1, keys of 0 to {MOST_KEYS}"
+            raise RefusedError(msg)
+        library()
+        self.trigger = every(timesteps=timesteps)
+        self.operators, self.keys, self.log_every = operators, keys, log_every
+
+    def on_init(self) -> Monitored:
+        """Nothing is known."""
+        return Monitored()
+
+    def on_begin(self, control: Control[Monitored]) -> Operation:
+        """Ask."""
+        del control
+        return operation(AskLoad(self.keys), operators=self.operators)
+
+    def on_complete(self, control: Control[Monitored], outcome: Outcome) -> None:
+        """Add what the tasks have replied."""
+        known = control.state
+        operators = {
+            n: known.operators.get(n, Figures()).after(load, self.keys)
+            for n, load in outcome.replies.items()
+        }
+        control.state = Monitored(
+            operations=known.operations + 1, operators={**known.operators, **operators}
+        )
+        for name, figures in islice(operators.items(), MOST_METRICS_OF):
+            control.metric("slowest_task_p99_ms", figures.p99_ms, operator=name)
+            if figures.latest.rows:
+                share = figures.latest.busiest_rows / figures.latest.rows
+                control.metric("busiest_task_share", share, operator=name)
+        if control.state.operations % self.log_every == 0:
+            for name, figures in operators.items():
+                control.note(f"timestep {outcome.timestep}, operator {name!r}: {figures}")
