@@ -27,8 +27,8 @@ from rechannel.engine.reconfigure.measured import (
     LEAST_MS_PER_BYTE,
     LOOKED_AT,
     Measured,
-    bytes_per_bin,
 )
+from rechannel.kernels.tasks.binned import bytes_per_bin
 from rechannel.kernels.tasks.report import HotKey, TaskReport
 from rechannel.model.configuration import Combine, Configuration
 from rechannel.model.hashing import hash_columns
@@ -171,12 +171,17 @@ def test_bytes_of_a_run_are_spread_evenly_over_what_it_was_written_for():
     half = SPACE // 2
     manifest = Manifest((run(0, SPACE, 400), run(half, SPACE, 100, span=SPACE, seq=2)))
     # Of the second run the half that is left counts, with half its bytes.
-    assert bytes_per_bin(manifest, Routing.even(bins=4, tasks=1)) == (100.0, 100.0, 125.0, 125.0)
+    assert bytes_per_bin(manifest.runs, Routing.even(bins=4, tasks=1)) == (
+        100.0,
+        100.0,
+        125.0,
+        125.0,
+    )
 
 
 def test_a_run_of_nothing_has_no_bytes():
     empty = replace(run(0, 1, 100), clip=Intervals.nothing(), span=0)
-    assert bytes_per_bin(Manifest((empty,)), Routing.even(bins=2, tasks=1)) == (0.0, 0.0)
+    assert bytes_per_bin((empty,), Routing.even(bins=2, tasks=1)) == (0.0, 0.0)
 
 
 @st.composite
@@ -209,7 +214,7 @@ def test_bytes_per_bin_are_what_counting_by_hand_gives(manifest, routing):
             )
         )
     # Widths are rounded to 53 bits: what lies at a border of bins may be a neighbour's.
-    assert bytes_per_bin(manifest, routing) == pytest.approx(expected, rel=1e-6, abs=1e-2)
+    assert bytes_per_bin(manifest.runs, routing) == pytest.approx(expected, rel=1e-6, abs=1e-2)
 
 
 def test_sizes_are_of_operators_that_there_are_and_that_have_bins():
