@@ -17,11 +17,14 @@ import msgspec
 
 from rechannel.control.controller import Controller, Installation, check_settings, install
 from rechannel.control.events import Installed
-from rechannel.errors import RefusedError
+from rechannel.errors import RechannelError, RefusedError
 from rechannel.kernels.tasks.limited import FailedCallError, jsonable, within
 
 Find: TypeAlias = Callable[[str], Any]
 """Returns what an import path names. Raises RefusedError or DataflowError if it may not be imported, or cannot be."""
+
+IMPORT_SECONDS = 120.0
+"""How long the import of a module may take: a driver that starts again waits for it."""
 
 MOST_PARAMETERS = 100
 
@@ -63,17 +66,15 @@ class Wanted:
             DataflowError: the path cannot be imported.
         """
         check_settings(self.name, self.seconds, self.failures)
-        kind = find(self.path)
+        kind = _within(
+            IMPORT_SECONDS, partial(find, self.path), f"{self.path!r} cannot be imported"
+        )
         if not (isinstance(kind, type) and issubclass(kind, Controller)) or kind is Controller:
             msg = f"{self.path!r} is no controller: name a class derived from rc.control.Controller"
             raise RefusedError(msg)
         parameters = self._written()
         values = checked(kind, parameters)
-        try:
-            controller = within(self.seconds, partial(kind, **values))
-        except FailedCallError as error:
-            msg = f"{self.path!r} cannot be made: {str(error)[-2_000:]}"
-            raise RefusedError(msg) from error
+        controller = _within(self.seconds, partial(kind, **values), f"{self.path!r} cannot be made")
         installation = install(
             controller,
             name=self.name,
@@ -95,12 +96,7 @@ class Wanted:
 
 def checked(kind: type[Controller], parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return parameters converted to the annotations of a constructor. Raises RefusedError naming the wrong ones."""
-    accepted = {
-        name: parameter
-        for name, parameter in inspect.signature(kind).parameters.items()
-        if parameter.kind in {parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD}
-    }
-    hints = _hints(kind)
+    accepted, hints = _constructor(kind)
     wrong: list[str] = []
     out: dict[str, Any] = {}
     for name, value in list(parameters.items())[: MOST_PARAMETERS + 1]:
@@ -122,9 +118,34 @@ def checked(kind: type[Controller], parameters: Mapping[str, Any]) -> dict[str, 
     return out
 
 
-def _hints(kind: type[Controller]) -> dict[str, Any]:
+def _constructor(kind: type[Controller]) -> tuple[dict[str, inspect.Parameter], dict[str, Any]]:
+    """Parameters that a constructor takes by name, and their annotations. Raises RefusedError."""
     try:
-        return get_type_hints(kind.__init__)
+        found = inspect.signature(kind).parameters.items()
+        hints = get_type_hints(kind.__init__)
     except Exception as error:  # such as a name that is only imported for type checkers
         msg = f"annotations of {kind.__module__}:{kind.__qualname__} cannot be read: {error}"
         raise RefusedError(msg) from error
+    by_name = {inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
+    return {name: one for name, one in found if one.kind in by_name}, hints
+
+
+def _within(seconds: float, call: Callable[[], Any], otherwise: str) -> Any:
+    """Return what a call returns. otherwise: the failure, in words. Raises RefusedError, and what the call refuses."""
+    refused: list[RechannelError] = []
+
+    def run() -> Any:
+        try:
+            return call()
+        except RechannelError as error:
+            refused.append(error)
+            return None
+
+    try:
+        returned = within(seconds, run)
+    except FailedCallError as error:
+        msg = f"{otherwise}: {str(error)[-2_000:]}"
+        raise RefusedError(msg) from error
+    if refused:
+        raise refused[0]
+    return returned

@@ -56,6 +56,13 @@ class Picky(rc.control.Controller):
     def __init__(self, seconds: int):
         raise LookupError(f"not {seconds}")
 
+class Refusing(rc.control.Controller):
+    def __init__(self, share: float):
+        raise rc.errors.RefusedError(f"share={share}: give 0 to 1")
+
+class Odd(rc.control.Controller):
+    __signature__ = "none"
+
 class Leaving(rc.control.Controller):
     def __init__(self):
         raise SystemExit(7)
@@ -81,6 +88,7 @@ def package(tmp_path, monkeypatch):
     for name in ("rules", "other"):
         (folder / f"{name}.py").write_text(SOURCE)
     (folder / "broken.py").write_text("import no_such_module_anywhere")
+    (folder / "endless.py").write_text("BEGUN = True\nwhile True:\n    pass\n")
     monkeypatch.syspath_prepend(folder.parent)
     yield
     for name in imported():
@@ -91,9 +99,12 @@ def imported():
     return {name for name in sys.modules if name.startswith("shop_control")}
 
 
+MODULES = ["shop_control.rules", "shop_control.broken", "shop_control.endless"]
+
+
 @pytest.fixture
 def server(package, clicks):
-    with clicks.running.serve(port=0, allow=["shop_control.rules", "shop_control.broken"]) as made:
+    with clicks.running.serve(port=0, allow=MODULES) as made:
         yield made
 
 
@@ -183,6 +194,7 @@ def test_what_is_not_allowed_is_forbidden(ask, clicks, path):
         ({"path": "shop_control.broken:Any"}, 409, "no_such_module_anywhere"),
         ({"path": "shop_control.rules:Unread"}, 409, "NoSuchName"),
         ({"path": "shop_control.rules:Leaving"}, 409, "SystemExit: 7"),
+        ({"path": "shop_control.rules:Odd"}, 409, "annotations of shop_control.rules:Odd"),
         ({"path": "shop_control.rules:Slow", "seconds": 0.1}, 409, "it took longer than 0.1 s"),
         (
             {"path": "shop_control.rules:Picky", "parameters": {"seconds": 3}},
@@ -224,6 +236,21 @@ def test_what_is_wrong_is_refused_with_the_reason(ask, clicks, body, status, sai
     assert clicks.running.controllers == {}
     clicks.push([("ann", 1)])
     assert clicks.running.is_active
+
+
+def test_a_refusal_of_the_constructor_is_told_in_its_own_words(ask):
+    body = {"path": "shop_control.rules:Refusing", "parameters": {"share": 2}}
+    told = {"error": "refused", "message": "share=2.0: give 0 to 1"}
+    assert ask("POST", "/controllers", body) == (409, told)
+
+
+def test_a_module_that_does_not_end_its_import_is_refused(ask, clicks, monkeypatch):
+    monkeypatch.setattr("rechannel.control.loading.IMPORT_SECONDS", 0.5)
+    status, answer = ask("POST", "/controllers", {"path": "shop_control.endless:Any"})
+    assert (status, answer["error"]) == (409, "refused")
+    assert "'shop_control.endless:Any' cannot be imported: it took longer" in answer["message"]
+    assert "shop_control.endless" not in sys.modules
+    clicks.push([("ann", 1)])
 
 
 def test_parameters_of_dataclasses_are_converted(ask, clicks):
