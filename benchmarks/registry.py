@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from benchmarks import (
+    batch_interval,
     big_timestep,
     bins,
     control,
@@ -46,6 +47,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         skew,
         watching,
         control,
+        batch_interval,
         big_timestep,
         nexmark,
         yahoo,

@@ -64,3 +64,18 @@ def benchmark(run: Any = None, **fields: Any) -> Benchmark:
         run=run or _never_run,
         **fields,
     )
+
+
+def stepped_run(v: Variant) -> dict[str, Any]:
+    """A run of `batch-interval` with a timestep per second, whose interval is 500 and then 700 ms."""
+    seconds = v.parameters["warmup_seconds"] + v.parameters["seconds"] * len(v.parameters["steps"])
+    timesteps = [
+        [n + 1, 1_000 * n, 1_000 * n + 400, 400.0, 100 * n, 100 * n + 100] for n in range(seconds)
+    ]
+    middle = v.parameters["warmup_seconds"] + v.parameters["seconds"] + 3
+    return {
+        "start_ns": 0,
+        "first_interval": 500,
+        "changes": [[middle, 700]],
+        "timesteps": timesteps,
+    }
