@@ -35,6 +35,7 @@ from rechannel.engine.stages.sink_rows import RowsOf
 from rechannel.engine.view.state_view import StateView
 from rechannel.errors import DataflowError, NotReadyError, UnknownOperatorError
 from rechannel.model.configuration import Configuration
+from rechannel.serve.allowed import Allowed
 from rechannel.settings import Settings
 from rechannel.sinks.writer import SinkWriter
 from rechannel.sources.connector import SourceContext
@@ -173,13 +174,14 @@ class Harness:
         replan: bool = False,
         migrations: Iterable[Callable[..., Any]] = (),
         controllers: Sequence[Controller | Installation] = (),
+        allow: Sequence[str] = (),
     ) -> Process:
         """Start a driver, a new process as far as the store can tell; an earlier one is fenced.
 
         faults: what happens to its writes, one by one (see `FaultyStore`). task_faults: what happens
         to attempts of tasks (see `TaskFaults`). settings: of this driver; the journal's
         configuration holds all the same. revert, mended, fresh, without, replan: as for `Job.start`. migrations,
-        controllers: as for `Job`. Raises Crash where a fault says so, and what a start raises.
+        controllers, allow: as for `Job`. Raises Crash where a fault says so, and what a start raises.
         """
         store = FaultyStore(self.store, faults)
         executor = StepExecutor()
@@ -196,6 +198,7 @@ class Harness:
                 without=without,
                 migrations=tuple(migrations),
                 controllers=installations(controllers),
+                find=Allowed(modules=tuple(allow)).controller if allow else None,
             ),
         )
         self._process = Process(
