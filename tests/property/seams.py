@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from random import Random
 
 import pyarrow as pa
 
+from rechannel.control.controller import Installation
 from rechannel.engine.journal.lease import FRESH_MS, Holder, Lease
 from rechannel.engine.journal.log import read_only
 from rechannel.engine.journal.this_driver import ledger_of
@@ -45,11 +46,11 @@ from rechannel.testing import (
     Harness,
     ManualClock,
     MemoryFolder,
-    MemoryStore,
     Process,
     script,
 )
 from rechannel.testing.folder import SHOWN
+from tests.property.controlling import JournalledStore
 from tests.property.seams_program import SCHEMA, Text, text_of
 
 BEAT_MS = 2_000
@@ -67,7 +68,7 @@ DEEP = 3
 """Threads of one driver that overlap at most."""
 
 
-class Overtaken(MemoryStore):
+class Overtaken(JournalledStore):
     """A store in memory, before whose deletions of state other threads may go on."""
 
     def __init__(self) -> None:
@@ -98,10 +99,6 @@ class Overtaken(MemoryStore):
     def copy(self) -> dict[str, bytes]:
         """Everything, as a backup has it."""
         return dict(self._data)
-
-    def put_back(self, data: Mapping[str, bytes]) -> None:
-        """What a backup had, and nothing else."""
-        self._data = dict(data)
 
 
 class OneTurn(threading.Event):
@@ -244,6 +241,7 @@ class World:
         faulty: bool,
         replan: bool = False,
         remove_later: bool = False,
+        controllers: Sequence[Installation] = (),
     ) -> Life:
         """Another driver. replan: in smaller timesteps. Raises StateInUseError, and what a start raises."""
         token, before = f"driver{next(self._tokens)}", read_only(self.store).epoch
@@ -276,7 +274,9 @@ class World:
             sweep_every=self.rng.choice((1, 2, 16)),
         )
         faults = random_script(self.rng, 60) if faulty else []
-        process = harness.start(faults=faults, replan=replan, task_faults=too_large)
+        process = harness.start(
+            faults=faults, replan=replan, task_faults=too_large, controllers=controllers
+        )
         held.append(process)
         slow = self.rng.choice(((), ("publish",), ("publish",), ("unit",), ("driver",)))
         heart = Heart(renew=lambda: lease.renew(process.journal.fenced), beaten_ms=self.steady())

@@ -1,5 +1,7 @@
 """Random schedules at the seams of a job: nothing is lost, nothing is shown twice, nothing grows.
 
+Every eighth schedule has controllers too (`controlling.py`).
+
 `RECHANNEL_SEED=n` replays schedule n alone.
 """
 
@@ -8,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -15,6 +18,7 @@ import pytest
 
 import rechannel as rc
 from rechannel.changes import change_dataflow
+from rechannel.control.controller import Installation
 from rechannel.engine.journal.log import read_only
 from rechannel.engine.stages.inprocess import TaskDied
 from rechannel.errors import (
@@ -25,16 +29,23 @@ from rechannel.errors import (
     StateInUseError,
     StorageError,
 )
+from rechannel.model.configuration import Configuration
 from rechannel.reconfigure import coordination
+from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.changes.program import ChangeProgram
 from rechannel.reconfigure.changes.together import parts_of
 from rechannel.testing import Crash
 from tests.property import growth
 from tests.property import twin_seams as twin
+from tests.property.control_programs import Stage
+from tests.property.controlling import HAPPENED, Controllers
 from tests.property.schedules import check_schedules
 from tests.property.seams import FAN, Life, World
 from tests.property.seams_limits import count_what_small_limits_do
 from tests.property.seams_program import ALL, FUNCTIONS, KINDS, TOTALS, Part, Text
+
+CONTROLLED = 8
+"""One schedule of so many has controllers."""
 
 LIVES = 6
 """Drivers that may be disturbed; the next one is left alone."""
@@ -68,6 +79,8 @@ class Schedule:
     backup: Backup | None = None
     over: bool = False
     grown: int | None = None
+    controllers: Controllers | None = None
+    last: Life | None = None
 
     @property
     def rng(self) -> Random:
@@ -122,12 +135,21 @@ class Schedule:
         """A driver does all there is, undisturbed."""
         self.world.disk.refused.clear()
         life = self.world.start(
-            self.text(), takeover=True, faulty=False, replan=True, remove_later=remove_later
+            self.text(),
+            takeover=True,
+            faulty=False,
+            replan=True,
+            remove_later=remove_later,
+            controllers=self.installed(calm=True),
         )
         while self.world.step(life):
             self.world.beat(life)
             self.look(life)
         self.look(life)
+
+    def installed(self, *, calm: bool) -> list[Installation]:
+        """The controllers that a driver is started with."""
+        return self.controllers.program(calm=calm) if self.controllers else []
 
     def text(self) -> Text:
         """The program as the journal has it."""
@@ -166,12 +188,18 @@ class Schedule:
         self.happened["planned anew"] += replan
         if self.rng.random() < 0.5:
             self.world.expire()
-        text = self.text()
+        start = partial(
+            self.world.start,
+            self.text(),
+            faulty=not calm,
+            replan=replan,
+            controllers=self.installed(calm=calm),
+        )
         try:
-            return self.world.start(text, takeover=False, faulty=not calm, replan=replan)
+            return start(takeover=False)
         except StateInUseError:
             self.happened["refused by the lease"] += 1
-        return self.world.start(text, takeover=True, faulty=not calm, replan=replan)
+        return start(takeover=True)
 
     def drive(self, life: Life, *, calm: bool) -> bool:
         steps = self.rng.randrange(STEPS)
@@ -198,6 +226,9 @@ class Schedule:
         while self.asleep:
             self.world.expire()  # nobody's patience lasts for ever
             self.wake()
+        if self.controllers:
+            self.controllers.finish(life.process, partial(self.world.step, life))
+        self.last = life
         life.process.stop()
         self.look(life)
         life.process.sweep()
@@ -212,6 +243,8 @@ class Schedule:
             self.change(life)
         if self.rng.random() < 0.1:
             self.change_numbers(life)
+        if self.controllers:
+            self.controllers.disturb(life.process)
         if self.rng.random() < 0.05:
             self.world.damage()
         if self.rng.random() < 0.02:
@@ -289,6 +322,8 @@ class Schedule:
         if state.last_committed != self.grown:
             self.grown = state.last_committed
             growth.check_growth(state, FAN)
+            if self.controllers:
+                self.controllers.look(life.process)
         assert state.stream_ms <= self.world.steady(), "the stream is ahead of its time"
 
     def wake(self) -> None:
@@ -315,6 +350,10 @@ class Schedule:
         world = self.world
         witness = twin.narrow(twin.shown(world.disk.published(ALL)))
         twin.check_once(world.pushed["in"], witness, everything=True)
+        if self.controllers and self.last:
+            self.controllers.check(world.store.entries, Read(witness), self.last.process)
+            found = self.controllers.happened.items()
+            self.happened.update({f"control: {what}": n for what, n in found})
         twin.check_shown(
             "totals",
             twin.shown(world.disk.published(TOTALS)),
@@ -366,7 +405,57 @@ class Schedule:
         return [(part, since, until) for part, (since, until) in found.items()]
 
 
+@dataclass(frozen=True)
+class Read:
+    """What the stream has processed, as the sink of its rows shows it."""
+
+    shown: twin.Shown
+
+    def rows(self, source: str, timestep: int) -> int | None:
+        """See `Truth.rows`."""
+        return len(self.shown.get(timestep, ())) if source == "in" else None
+
+    def state(self, operator: str, timestep: int) -> int | None:
+        """See `Truth.state`."""
+        if operator != "sums":
+            return None
+        return len({row[0] for t, rows in self.shown.items() if t < timestep for row in rows})
+
+    def expires(self, operator: str) -> bool:
+        """See `Truth.expires`."""
+        return operator != "sums"
+
+
+def change_of(rng: Random, configuration: Configuration) -> Change:
+    """What controllers ask for."""
+    del configuration
+    return rng.choice(  # type: ignore[no-any-return]
+        (
+            rc.changes.set_in_flight(rng.randint(1, 3)),
+            rc.changes.combine("sums", rng.choice(("on", "off", "auto"))),
+            rc.changes.rescale("sums", rng.randint(1, 3)),
+            rc.changes.rewrite("sums"),
+        )
+    )
+
+
+def controllers_of(seed: int) -> Controllers:
+    """The controllers of a schedule. Time passes with every step: those that go by it seldom begin."""
+    stage = Stage(seed=seed, sources=("in",), keyed=("sums",), change=change_of, seconds=60.0)
+    return Controllers(rng=Random(f"controllers {seed}"), stage=stage)
+
+
 def simulate(seed: int) -> Counter[str]:
+    """One schedule; what happened in it."""
+    return scheduled(seed, controlled=seed % CONTROLLED == 0)
+
+
+def controlled(seed: int) -> Counter[str]:
+    """One schedule with controllers; what happened in it."""
+    return scheduled(seed, controlled=True)
+
+
+def scheduled(seed: int, *, controlled: bool) -> Counter[str]:
     """One schedule; what happened in it."""
     rng, happened = Random(seed), Counter({"schedules": 1})
     early = [name for name in ("late", "liked", "more") if rng.random() < 0.5]
@@ -374,7 +463,12 @@ def simulate(seed: int) -> Counter[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(coordination, "KEPT", rng.choice((1, 2, 4)))
         count_what_small_limits_do(patch, happened)
-        schedule = Schedule(world=World(rng=rng), texts={1: Text(parts=first)}, serial=seed)
+        schedule = Schedule(
+            world=World(rng=rng),
+            texts={1: Text(parts=first)},
+            serial=seed,
+            controllers=controllers_of(seed) if controlled else None,
+        )
         schedule.run()
         if not schedule.over:
             schedule.check()
@@ -432,3 +526,9 @@ def test_no_schedule_at_the_seams_loses_or_doubles_a_row(
     thorough: bool, workers: ProcessPoolExecutor
 ) -> None:
     check_schedules(simulate, range(5_000 if thorough else 100), NEEDED, workers, faults=())
+
+
+@pytest.mark.slow
+def test_no_schedule_with_controllers_loses_or_doubles_a_row(workers: ProcessPoolExecutor) -> None:
+    needed = [f"control: {what}" for what in HAPPENED if what != "timesteps without rows"]
+    check_schedules(controlled, range(1_000), (*NEEDED, *needed), workers, faults=())

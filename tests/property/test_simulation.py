@@ -12,6 +12,10 @@ and comes back. At the end:
 - state after every kept timestep is that of the undisturbed run, byte for byte, and the twin's;
 - the journal can be read at every moment, and what nothing names is gone after a sweep.
 
+Every eighth schedule has controllers too (`controlling.py`): their operations change nothing of all that, and what they
+find, and what becomes of their requests, is that of a twin that never crashed. When all input is processed, operations
+have timesteps of their own, which come after those of the undisturbed run: they show no rows, and leave its last state.
+
 `RECHANNEL_SEED=n` replays schedule n alone.
 """
 
@@ -23,6 +27,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -54,7 +59,9 @@ from rechannel.settings import Settings
 from rechannel.state.keys import SEGMENTS, SINK_BUFFERS
 from rechannel.state.merging import MergePolicy
 from rechannel.testing import Crash, Fault, FaultKind, Harness, Process, Recorder
-from tests.property import twins
+from tests.property import reconfigurations, twins
+from tests.property.control_programs import Stage
+from tests.property.controlling import HAPPENED, Controllers, JournalledStore
 from tests.property.growth import check_growth
 from tests.property.programs import Program, Writer
 from tests.property.reconfigurations import (
@@ -68,8 +75,12 @@ from tests.property.reconfigurations import (
 from tests.property.schedules import check_schedules
 from tests.property.twin_lookups import Given
 from tests.property.twin_values import alike
+from tests.property.twins import Aggregate, Reduce, Source
 
 FAN = 8
+CONTROLLED = 8
+"""One schedule of so many has controllers."""
+
 LIVES = 6
 """Drivers that may be disturbed; the next one is left alone, so that every schedule ends."""
 
@@ -144,6 +155,7 @@ class Disturbed:
     seen: dict[str, str] = field(default_factory=dict)
     grown: int | None = None
     doomed: bool = False
+    controllers: Controllers | None = None
 
     def task_fault(self, operator: str, timestep: int, task: int, attempt: int) -> str | None:
         if attempt % ATTEMPTS == 0:
@@ -178,6 +190,7 @@ class Disturbed:
                 settings=keep,
                 revert=True,
                 replan=replan,
+                controllers=self.controllers.program(calm=calm) if self.controllers else (),
             )
             if replan and before.open_intents:
                 self.happened["withdrawn"] += 1
@@ -216,6 +229,8 @@ class Disturbed:
             self.wake()
             if not calm:
                 self.change(process)
+                if self.controllers:
+                    self.controllers.disturb(process)
             self.look(process)
             self.sometimes(0.1, "swept", process.sweep)
             self.sometimes(0.2, "straggled", process.straggle)
@@ -230,6 +245,8 @@ class Disturbed:
             self.wake()
         while process.straggle():
             pass
+        if self.controllers:
+            self.controllers.finish(process, process.step)
         process.stop()
         self.look(process)
         process.sweep()
@@ -279,6 +296,8 @@ class Disturbed:
         if state.last_committed != self.grown:
             self.grown = state.last_committed
             check_growth(state, FAN)
+            if self.controllers:
+                self.controllers.look(process)
         for record in state.coordination.records:
             before = self.seen.get(record.id)
             if before != record.phase:
@@ -362,7 +381,10 @@ def check_outputs(program: Program, harness: Harness, calm: Harness, twin: dict)
             continue
         got, expected = harness.outputs(sink), calm.outputs(sink)
         everything = list(range(1, program.timesteps + 1))
-        assert list(got) == list(expected) == everything, f"{sink}: timesteps {list(got)}"
+        assert list(expected) == everything
+        assert list(got)[: program.timesteps] == everything, f"{sink}: timesteps {list(got)}"
+        for timestep in list(got)[program.timesteps :]:
+            assert not got[timestep].num_rows, f"{sink}, timestep {timestep}: rows of no input"
         for timestep, rows in by_timestep.items():
             where = f"{sink}, timestep {timestep}"
             mine, theirs = rows_of(got[timestep]), rows_of(expected[timestep])
@@ -380,7 +402,8 @@ def check_extra(harness: Harness, calm: Harness) -> int:
             beside = name.removeprefix(EXTRA).rpartition("-")[0]
             expected = calm.outputs(beside)
             for timestep, table in recorder.published.items():
-                assert sorted_text(table) == sorted_text(expected[timestep]), f"{name}: {timestep}"
+                rows = sorted_text(expected[timestep]) if timestep in expected else []
+                assert sorted_text(table) == rows, f"{name}: {timestep}"
                 shown += 1
     return shown
 
@@ -391,7 +414,8 @@ def check_volatile(harness: Harness, calm: Harness) -> None:
         if not recorder.durable:
             expected = calm.outputs(sink)
             for timestep, table in recorder.published.items():
-                assert sorted_text(table) == sorted_text(expected[timestep])
+                rows = sorted_text(expected[timestep]) if timestep in expected else []
+                assert sorted_text(table) == rows
 
 
 def check_states(program: Program, harness: Harness, calm: Harness, twin: dict) -> None:
@@ -400,6 +424,7 @@ def check_states(program: Program, harness: Harness, calm: Harness, twin: dict) 
         for timestep in here.versions:
             where = f"state of {step.name} after timestep {timestep}"
             got = harness.state_table(step.name, timestep=timestep, journal=here)
+            timestep = min(timestep, program.timesteps)  # noqa: PLW2901 - later ones have no rows
             expected = calm.state_table(step.name, timestep=timestep, journal=there)
             assert got.schema == expected.schema
             assert repr(rows_of(got)) == repr(rows_of(expected)), f"{where}: {got} {expected}"
@@ -434,23 +459,73 @@ def weak_hash(bits: int) -> Iterator[None]:
         yield
 
 
+@dataclass(frozen=True, kw_only=True)
+class Processed:
+    """What the stream has processed, by the naive twin. states: rows after each timestep. lasting: operators whose rows
+    time does not end."""
+
+    sources: Mapping[str, Source]
+    states: Mapping[str, list[list[Any]]]
+    lasting: frozenset[str]
+
+    def rows(self, source: str, timestep: int) -> int | None:
+        """See `Truth.rows`."""
+        batches = self.sources[source].batches
+        return len(batches[timestep - 1]) if timestep <= len(batches) else 0
+
+    def state(self, operator: str, timestep: int) -> int | None:
+        """See `Truth.state`."""
+        states = self.states.get(operator)
+        if states is None or timestep == 1:
+            return None if states is None else 0
+        return len(states[min(timestep - 1, len(states)) - 1])
+
+    def expires(self, operator: str) -> bool:
+        """See `Truth.expires`."""
+        return operator not in self.lasting
+
+
 def simulate(seed: int) -> Counter[str]:
     """One schedule; what happened in it."""
-    rng = Random(seed)
+    return scheduled(seed, controlled=seed % CONTROLLED == 0)
+
+
+def controlled(seed: int) -> Counter[str]:
+    """One schedule with controllers; what happened in it."""
+    return scheduled(seed, controlled=True)
+
+
+def scheduled(seed: int, *, controlled: bool) -> Counter[str]:
+    """One schedule; what happened in it."""
+    rng, own = Random(seed), Random(f"controllers {seed}") if controlled else None
     if rng.random() < 0.8:
-        return run_schedule(rng)
+        return run_schedule(rng, own)
     with weak_hash(rng.choice((0, 1, 3))):
-        return run_schedule(rng) + Counter({"weak hash": 1})
+        return run_schedule(rng, own) + Counter({"weak hash": 1})
 
 
-def run_schedule(rng: Random) -> Counter[str]:
-    """A random dataflow, undisturbed, disturbed and naively."""
+def controllers_of(rng: Random, program: Program) -> Controllers:
+    """The controllers of a schedule."""
+    sources = program.sources
+    stage = Stage(
+        seed=rng.randrange(1 << 30),
+        sources=tuple(sources),
+        keyed=tuple(step.name for step in program.keyed),
+        change=lambda rng, configuration: reconfigurations.one(rng, configuration, sources),
+    )
+    return Controllers(rng=rng, stage=stage)
+
+
+def run_schedule(rng: Random, own: Random | None) -> Counter[str]:
+    """A random dataflow, undisturbed, disturbed and naively. own: decides on controllers; None = there are none."""
     program = Writer(rng).program()
     outputs, states = program.run()
     calm = undisturbed(program, rng)
     volatile = {name: Recorder(durable=False) for name in program.ends if rng.random() < 0.1}
+    store = JournalledStore()
     harness = bench(
         program,
+        store=store,
         settings=random_settings(rng),
         recorders=volatile,
         configure=lambda first: random_configuration(rng, first),
@@ -458,7 +533,8 @@ def run_schedule(rng: Random) -> Counter[str]:
         arrival=lambda blobs: rng.sample(blobs, len(blobs)),
         cluster=random_cluster(rng),
     )
-    disturbed = Disturbed(rng, program, harness)
+    controllers = None if own is None else controllers_of(own, program)
+    disturbed = Disturbed(rng, program, harness, controllers=controllers)
     disturbed.run()
     check_files(harness)
     check_outputs(program, harness, calm, outputs)
@@ -466,6 +542,15 @@ def run_schedule(rng: Random) -> Counter[str]:
     extra = check_extra(harness, calm)
     check_states(program, harness, calm, states)
     happened = disturbed.happened
+    if controllers is not None:
+        sources = {step.name: step for step in program.steps if isinstance(step, Source)}
+        lasting = frozenset(s.name for s in program.keyed if isinstance(s, Aggregate | Reduce))
+        truth = Processed(sources=sources, states=states, lasting=lasting)
+        controllers.check(store.entries, truth, harness.process)
+        happened.update({f"control: {what}": n for what, n in controllers.happened.items()})
+        happened["control: schedules"] += 1
+        last = harness.journal_state().last_committed or 0
+        happened["control: timesteps without rows"] += last - program.timesteps
     happened["shown by added sinks"] += extra
     happened.update({f"injected {kind}": n for kind, n in harness.injected.items()})
     happened["published again"] += sum(r.again for r in harness.recorders.values())
@@ -523,9 +608,15 @@ NEEDED = (
     "rows of Window",
     "rows of reduced windows",
     "rows of LateRows",
+    *(f"control: {what}" for what in HAPPENED),
 )
 
 
 def test_no_schedule_makes_a_difference(thorough: bool, workers: ProcessPoolExecutor) -> None:
     # In all of the first 250 together, everything happens that has to.
     check_schedules(simulate, range(10_000 if thorough else 250), NEEDED, workers)
+
+
+@pytest.mark.slow
+def test_no_schedule_with_controllers_makes_a_difference(workers: ProcessPoolExecutor) -> None:
+    check_schedules(controlled, range(5_000), NEEDED, workers)

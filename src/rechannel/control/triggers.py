@@ -61,7 +61,9 @@ class Every(Trigger):
             return True
         if self.timesteps is not None:
             return now.timestep >= last.timestep + self.timesteps
-        return now.time_ms >= last.time_ms + (self.seconds or 0) * 1e3
+        # A clock that was set back must not silence it until the old time comes again.
+        passed_ms = now.time_ms - last.time_ms
+        return passed_ms < 0 or passed_ms >= (self.seconds or 0) * 1e3
 
     def urgent(self, now: Moment, last: Moment | None) -> bool:
         """Unless it goes by timesteps: then an idle stream would make one for each."""

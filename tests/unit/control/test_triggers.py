@@ -22,6 +22,7 @@ def test_every_few_seconds():
     trigger = rc.control.every(seconds=1.5)
     assert not trigger.due(moment(9, 1_499), moment(1, 0))
     assert trigger.due(moment(9, 1_500), moment(1, 0))
+    assert trigger.due(moment(9, 5_000), moment(8, 9_000_000))  # the clock was set right
 
 
 def test_by_hand_once_per_call():

@@ -365,7 +365,7 @@ class ControlHost:
             coordination = coordination.after(event)
         return any(
             self._may_travel(sent, decision, coordination)
-            or (sent.request > 0 and _rewrites(_record(coordination, sent)))
+            or _waits_for_timesteps(_record(coordination, sent), coordination)
             for sent in urgent
         )
 
@@ -452,11 +452,12 @@ def _record(coordination: Coordination, sent: SentOperation) -> Record | None:
     return next((r for r in coordination.records if r.id == sent.reconfiguration), None)
 
 
-def _rewrites(record: Record | None) -> bool:
-    """Whether the next step of a change is one that only a timestep can make, as are those of its gap."""
-    if record is None or not record.under_way or not record.left:
+def _waits_for_timesteps(record: Record | None, coordination: Coordination) -> bool:
+    """Whether a change, or one that it may wait for, makes steps that only a timestep can make."""
+    if record is None or not record.open:
         return False
-    return any(move.stays for move in record.left[0].moves)
+    under_way = (r for r in coordination.open if r.under_way and r.left)
+    return any(move.stays for r in under_way for move in r.left[0].moves)
 
 
 def _settings(event: Installed) -> tuple[Any, ...]:

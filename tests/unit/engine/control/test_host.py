@@ -310,6 +310,28 @@ def test_a_change_that_takes_timesteps_has_them_on_an_idle_stream_if_an_operatio
     assert seat(process, "rewriting").operation is None
 
 
+class RewritingToo(rc.control.Controller):
+    """Requests the same without an operation."""
+
+    def on_begin(self, control):
+        control.reconfigure(rc.changes.rewrite("counts"), strategy=rc.strategies.batched(1, gap=1))
+
+
+def test_it_also_has_those_of_a_change_that_comes_before_its_own():
+    stream = harness(steps=2)
+    first = rc.control.install(Rewriting(), priority=1)
+    process = stream.start(controllers=[first, RewritingToo()])
+    process.run()
+    command(process, Called, "rewritingtoo")
+    process.run()
+    assert len(process.changes.coordination.open) == 1  # it waits for rows
+    command(process, Called, "rewriting")
+    process.run()
+    assert not process.changes.coordination.open
+    assert seat(process, "rewriting").state[1:]
+    assert seat(process, "rewriting").operation is None
+
+
 def run_to_the_end(stream: Harness, faults: list[Fault | None]) -> None:
     process = stream.start(controllers=[Moving(), Rescaling()], faults=faults)
     command(process, Called, "moving")
