@@ -54,6 +54,9 @@ HAPPENED = (
 )
 """What has to have happened in all schedules together."""
 
+SELDOM = ("complete raised", "heaviest keys seen", "operation withdrawn", "suspended")
+"""What a few dozen schedules may lack."""
+
 
 class JournalledStore(MemoryStore):
     """A store in memory that remembers every entry of the journal."""
