@@ -8,11 +8,11 @@ since they may cost something else then.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rechannel.control.controller import Control, Controller
-from rechannel.control.library.pacing import Goal, Sample, Size, learnt, next_interval
+from rechannel.control.library.pacing import Course, Goal, Sample, Size, learnt, next_interval
 from rechannel.control.library.records import changed_besides, free_since
 from rechannel.control.triggers import every
 from rechannel.errors import RefusedError
@@ -30,8 +30,7 @@ class Pacing:
     sizes: tuple[Size, ...] = ()
     recent: tuple[Sample, ...] = ()
     """The latest timesteps."""
-    outside: bool = False
-    """Whether the interval was outside of the dead band last time."""
+    course: Course = field(default_factory=Course)
 
 
 def samples(progress: Iterable[Any], after: int) -> tuple[Sample, ...]:
@@ -104,7 +103,7 @@ class BatchInterval(Controller):
             return
         rate = sum(s.rows for s in known.recent) / sum(s.span_ms for s in known.recent)
         present = control.configuration.interval_ms
-        chosen, outside = next_interval(known.sizes, rate, present, self.goal, again=known.outside)
-        control.state = replace(known, outside=outside)
+        chosen, course = next_interval(known.sizes, rate, present, self.goal, known.course)
+        control.state = replace(known, course=course)
         if chosen != present:
             control.reconfigure(set_interval(chosen), reason=f"{rate * 1e3:,.0f} rows per second")

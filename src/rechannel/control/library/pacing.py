@@ -21,6 +21,8 @@ import numpy as np
 SIZES = math.log(1.25)
 """Timesteps whose rows differ by less than this, as a logarithm, count as of one size."""
 SIZES_KEPT = 12
+MOST_UNLIKE = 1.5
+"""A single timestep that takes several times as long counts as this many times as long."""
 APART = 2.0
 """How many times larger the largest size has to be than the smallest to tell a from b."""
 ABOVE, BELOW = 0.5, 0.15
@@ -30,6 +32,7 @@ AROUND = 1.25
 URGENT = 1.25
 """How far outside of the dead band an interval is changed at once, as a factor."""
 MOST_BUSY = 0.97
+SAME_LOAD = math.log(1.25)
 MOST_GROWTH = 4.0
 DAMPING = 0.2
 """Share of the way down that is left for later."""
@@ -66,14 +69,26 @@ class Goal:
     overhead: float | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """Where the interval has been heading."""
+
+    outside: bool = False
+    """Whether it was outside of the dead band last time: a little outside once changes nothing."""
+    way: int = 0
+    """1 = it grew last, -1 = it shrank, 0 = neither."""
+    turned_at: float = 0.0
+    """The rate of the input at its latest turn. At the same rate it turns again only to keep up with the input."""
+
+
 def learnt(sizes: Sequence[Size], sample: Sample) -> tuple[Size, ...]:
     """Return what is known after one more timestep, the latest last."""
     found = next((s for s in sizes if abs(math.log(s.rows / sample.rows)) < SIZES), None)
     made = Size(rows=sample.rows, busy_ms=sample.busy_ms, timestep=sample.timestep)
     if found is not None:
-        made = replace(
-            made, rows=(found.rows + made.rows) / 2, busy_ms=(found.busy_ms + made.busy_ms) / 2
-        )
+        busy = min(max(made.busy_ms, found.busy_ms / MOST_UNLIKE), found.busy_ms * MOST_UNLIKE)
+        rows = (found.rows + made.rows) / 2
+        made = replace(made, rows=rows, busy_ms=(found.busy_ms + busy) / 2)
     return (*(s for s in sizes if s is not found), made)[-SIZES_KEPT:]
 
 
@@ -117,21 +132,27 @@ def _interval(a: float, share: float, load: float) -> float:
 
 
 def next_interval(
-    sizes: Sequence[Size], rate: float, interval_ms: int, goal: Goal, *, again: bool
-) -> tuple[int, bool]:
-    """Return the interval from here on, and whether the present one is outside of the dead band.
-
-    rate: rows per millisecond. again: whether it was outside last time too: a little outside once changes nothing.
-    """
+    sizes: Sequence[Size], rate: float, interval_ms: int, goal: Goal, course: Course
+) -> tuple[int, Course]:
+    """Return the interval from here on, and the course after it. rate: rows per millisecond."""
     shortest, best, longest = acceptable(*fitted(sizes), rate, goal)
     if shortest <= interval_ms <= longest:
-        return interval_ms, False
-    if not (again or shortest > URGENT * interval_ms or interval_ms > URGENT * longest):
-        return interval_ms, True
+        return interval_ms, replace(course, outside=False)
+    kept = interval_ms, replace(course, outside=True)
+    far = shortest > URGENT * interval_ms or interval_ms > URGENT * longest
+    if not (course.outside or far):
+        return kept
+    way = 1 if interval_ms < shortest else -1
+    if way == -course.way:
+        same = abs(math.log(rate / course.turned_at)) < SAME_LOAD if course.turned_at else False
+        if same and sizes[-1].busy_ms <= interval_ms:
+            return kept
+        course = replace(course, turned_at=rate)
     now = (
         interval_ms or sizes[-1].busy_ms
     )  # without an interval, a timestep follows the one before it
     best = min(best, MOST_GROWTH * now)
     if best < interval_ms:
         best += DAMPING * (interval_ms - best)
-    return round(min(max(best, goal.least_ms), goal.most_ms)), True
+    chosen = round(min(max(best, goal.least_ms), goal.most_ms))
+    return chosen, replace(course, outside=True, way=way if interval_ms else 0)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from rechannel.control.library.pacing import Goal, Sample, Size, learnt, next_interval
+from rechannel.control.library.pacing import Course, Goal, Sample, Size, learnt, next_interval
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +20,8 @@ class Queue:
     """After how many timesteps a decision holds."""
     noise: float = 0.0
     """By how much rows and times vary, as a share."""
+    wild: float = 0.0
+    """Standard deviation of the logarithm of times: a few timesteps take several times as long."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +41,7 @@ def simulated(
 ) -> list[list[Step]]:
     """Timesteps by step of load. rates: rows per millisecond."""
     rng = random.Random(seed)
-    ended, began, interval, again = 0.0, 0.0, 0, False
+    ended, began, interval, course = 0.0, 0.0, 0, Course()
     sizes: tuple[Size, ...] = ()
     recent: list[Sample] = []
     pending: tuple[int, int] | None = None
@@ -54,13 +56,14 @@ def simulated(
             span = start - began
             rows = max(1, round(rate * span * (1 + rng.uniform(-queue.noise, queue.noise))))
             busy = (queue.a + queue.b * rows) * (1 + rng.uniform(-queue.noise, queue.noise))
+            busy *= rng.lognormvariate(0, queue.wild)
             began, ended = start, start + busy
             sample = Sample(timestep=timestep, rows=rows, busy_ms=busy, span_ms=span)
             sizes, recent = learnt(sizes, sample), [*recent, sample][-2:]
             seen = sum(s.rows for s in recent) / sum(s.span_ms for s in recent)
             held, chosen = interval, None
             if pending is None:
-                new, again = next_interval(sizes, seen, interval, goal, again=again)
+                new, course = next_interval(sizes, seen, interval, goal, course)
                 if new != interval:
                     pending, chosen = (timestep + queue.delay, new), new
             step = Step(interval=held, rows=rows, busy_ms=busy, lag_ms=span + busy, chosen=chosen)
@@ -74,6 +77,8 @@ def settled_at(steps: Sequence[Step]) -> int:
 
 
 def turns(steps: Sequence[Step]) -> int:
-    """How often the interval changed its direction."""
-    signs = [step.chosen > step.interval for step in steps if step.chosen is not None]
+    """How often the interval changed its direction, from the first one on."""
+    signs = [
+        step.chosen > step.interval for step in steps if step.chosen is not None and step.interval
+    ]
     return sum(one != other for one, other in pairwise(signs))
