@@ -160,7 +160,7 @@ class Controllers:
         for seat in seats.values():
             assert len(seat.log) <= LOG_KEPT
             assert len(seat.pending) <= 3
-        assert len(host._sent) <= 2 * len(seats) + 1, "handlers of operations that are over stay"
+        assert len(host.messages) <= 2 * len(seats) + 1, "handlers of operations that are over stay"
 
     def finish(self, process: Process, step: Callable[[], bool]) -> None:
         """In the end every controller is called once more: no operation was lost for ever, no request either."""

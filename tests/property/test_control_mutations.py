@@ -13,6 +13,7 @@ from rechannel.control.board import Board, Seat, SentOperation
 from rechannel.control.events import Handled
 from rechannel.engine.control.callbacks import Callback, Returned
 from rechannel.engine.control.host import ControlHost
+from rechannel.engine.control.messages import Messages
 from rechannel.engine.control.requests import ControllerRequests
 from rechannel.kernels.tasks.control import Controls
 from tests.property import test_seams, test_simulation
@@ -111,7 +112,7 @@ def begun_twice_after_a_restart(patch: pytest.MonkeyPatch) -> None:
 
 def messages_left_behind(patch: pytest.MonkeyPatch) -> None:
     """A timestep that runs again runs without its operations."""
-    patch.setattr(ControlHost, "again", lambda self, timestep: ())
+    patch.setattr(Messages, "again", lambda self, timestep: ())
 
 
 def replies_on_every_channel(patch: pytest.MonkeyPatch) -> None:
@@ -146,18 +147,18 @@ def callbacks_by_name(patch: pytest.MonkeyPatch) -> None:
 def operations_without_their_change(patch: pytest.MonkeyPatch) -> None:
     """A blocking operation does not wait for its change."""
     patch.setattr(
-        ControlHost, "_may_travel", lambda self, sent, decision, coordination: sent.id in self._sent
+        Messages, "_may_travel", lambda self, sent, decision, coordination: sent.id in self._sent
     )
 
 
 def calls_forgotten(patch: pytest.MonkeyPatch) -> None:
     """Who is called by hand on an idle stream waits for rows."""
-    patch.setattr(ControlHost, "wants_timestep", lambda self, decision: False)
+    patch.setattr(Messages, "wants_timestep", lambda self, decision: False)
 
 
 def handlers_for_ever(patch: pytest.MonkeyPatch) -> None:
     """A driver keeps the handlers of operations that are over."""
-    patch.setattr(ControlHost, "_forget", lambda self: None)
+    patch.setattr(Messages, "forget", lambda self: None)
 
 
 BROKEN: dict[str, tuple[str, Break]] = {

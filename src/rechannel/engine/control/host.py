@@ -17,7 +17,6 @@ from typing import Any
 from rechannel.control.board import Board, Seat, SentOperation
 from rechannel.control.controller import Control, Installation
 from rechannel.control.events import (
-    Completed,
     ControlEvent,
     Dropped,
     Failed,
@@ -27,10 +26,10 @@ from rechannel.control.events import (
     Removed,
 )
 from rechannel.control.loading import Find
-from rechannel.control.operation import Operation
 from rechannel.control.triggers import Moment, On
 from rechannel.engine.control.callbacks import Callback, Hosted, Returned
 from rechannel.engine.control.happenings import Executors, Happenings
+from rechannel.engine.control.messages import Messages
 from rechannel.engine.control.requests import ControllerRequests, Offer
 from rechannel.engine.control.residents import ABSENT, Residents, hosted_from
 from rechannel.engine.journal.entries import Controlling
@@ -39,12 +38,8 @@ from rechannel.engine.program.position import StreamPosition
 from rechannel.engine.reconfigure.calls import Calls, wait_for
 from rechannel.engine.reconfigure.reconfigurer import Reconfigurer
 from rechannel.errors import RefusedError
-from rechannel.kernels.protocol.control import ControlMessage
 from rechannel.kernels.tasks.report import TaskReport
 from rechannel.model.eventtime import Times
-from rechannel.reconfigure.coordination import Coordination
-from rechannel.reconfigure.coordinator import Decision
-from rechannel.reconfigure.record import OPEN, Phase, Record
 
 _LOG = logging.getLogger("rechannel")
 
@@ -86,7 +81,8 @@ class ControlHost:
         self._calls = Calls(wake)
         self._given, self._find = given, find
         self._residents = Residents()
-        self._sent: dict[str, tuple[Operation, ControlMessage]] = {}
+        self.messages = Messages(lambda: self.board, lambda: changes.coordination)
+        """Those of its operations. They belong to the driver's thread."""
         # By serial: a controller that was removed and installed again has nothing to do with what the first one began.
         self._running: set[int] = set()
         self._came: SimpleQueue[tuple[int, Returned]] = SimpleQueue()
@@ -203,7 +199,7 @@ class ControlHost:
         again = self._callback(hosted, seat, position(), state=sent.before).again(sent)
         if again.message is None or again.operation is None:
             return self._counted(seat, again.event)
-        self._sent[sent.id] = again.operation, again.message
+        self.messages.add(again.operation, again.message)
         return []
 
     def turn(self, position: StreamPosition) -> bool:
@@ -217,14 +213,16 @@ class ControlHost:
             events += self._taken(*self._came.get())
         self._append(events)
         self._append(self._requests.answers(self.board))
-        self._forget()
+        self.messages.forget()
         times = self._journal.state.times
         self._happenings.at([times.get(n, Times()).watermark for n in position.event_times])
         self._look_at_executors(position)
         for seat in self.board.seats.values():
             for pending in seat.pending:
                 self._requests.request(self.board, seat, pending, self._pool)
-            self._append(self._stuck(seat))
+            sent = seat.operation
+            if sent is not None and (why := self.messages.stuck(sent)):
+                self._append([self._dropped(seat, sent, why)])
             happened |= self._call(self.board.seats[seat.name], position)
         return happened or bool(events)
 
@@ -236,7 +234,7 @@ class ControlHost:
             return []
         event = returned.event
         if returned.message is not None and returned.operation is not None:
-            self._sent[returned.message.operation] = returned.operation, returned.message
+            self.messages.add(returned.operation, returned.message)
         if isinstance(event, Handled) and event.moment and event.moment["calls"] < seat.calls:
             # It was called meanwhile: this operation is the answer.
             event = replace(event, urgent=True, moment={**event.moment, "calls": seat.calls})
@@ -251,12 +249,6 @@ class ControlHost:
         _LOG.warning("controller %r is suspended: %s, last %s", seat.name, reason, event.error)
         return [event, pause]
 
-    def _forget(self) -> None:
-        """Drop the handlers of operations that are over."""
-        if len(self._sent) > len(self.board.seats):
-            live = {s.operation.id for s in self.board.seats.values() if s.operation is not None}
-            self._sent = {id_: sent for id_, sent in self._sent.items() if id_ in live}
-
     def _call(self, seat: Seat, position: StreamPosition) -> bool:
         """Begin the callback that is due, if one is and none runs. Returns whether it has begun."""
         hosted = self._residents.get(seat.name)
@@ -264,11 +256,11 @@ class ControlHost:
             return False
         sent = seat.operation
         if sent is not None:
-            known = self._sent.get(sent.id)
+            known = self.messages.operation(sent.id)
             if sent.reports is None or known is None:
                 return False
             callback = self._callback(hosted, seat, position)
-            self._submit(seat.serial, lambda: callback.complete(sent, known[0]))
+            self._submit(seat.serial, lambda: callback.complete(sent, known))
             return True
         moment = self._moment(seat)
         last = None if seat.begun is None else Moment(**seat.begun)
@@ -337,79 +329,9 @@ class ControlHost:
             self._alive = self._pool().submit(self._happenings.look)
             self._alive.add_done_callback(lambda _: self._wake())
 
-    def _stuck(self, seat: Seat) -> list[ControlEvent]:
-        """The event that drops a blocking operation whose change has come to nothing."""
-        sent = seat.operation
-        if sent is None or not sent.reconfiguration or sent.timestep is not None:
-            return []
-        record = _record(self._changes.coordination, sent)
-        if record is not None and (record.phase in OPEN or record.phase is Phase.DONE):
-            return []
-        why = "is not known any more" if record is None else f"was {record.phase}: {record.reason}"
-        return [self._dropped(seat, sent, f"reconfiguration {sent.reconfiguration} {why}")]
-
     def _dropped(self, seat: Seat, sent: SentOperation, reason: str) -> Dropped:
         return Dropped(
             controller=seat.name, time_ms=int(self._clock()), operation=sent.id, reason=reason
-        )
-
-    # Timesteps -----------------------------------------------------------------------------------
-
-    def wants_timestep(self, decision: Decision) -> bool:
-        """Whether an operation waits that has a timestep of its own if no rows arrive. decision: how it would begin."""
-        urgent = [o for o in self.board.waiting if o.urgent] if self.board.seats else []
-        if not urgent:
-            return False
-        coordination = self._changes.coordination
-        for event in decision.events:
-            coordination = coordination.after(event)
-        return any(
-            self._may_travel(sent, decision, coordination)
-            or _waits_for_timesteps(_record(coordination, sent), coordination)
-            for sent in urgent
-        )
-
-    def attached(self, decision: Decision) -> tuple[ControlMessage, ...]:
-        """Return the messages that travel with the next timestep. decision: how it begins, as it is journalled."""
-        if not self.board.seats:
-            return ()
-        now = self._changes.coordination
-        ready = [o for o in self.board.waiting if self._may_travel(o, decision, now)]
-        return tuple(self._sent[sent.id][1] for sent in ready)
-
-    def _may_travel(
-        self, sent: SentOperation, decision: Decision, coordination: Coordination
-    ) -> bool:
-        """Whether an operation travels with a timestep: one that makes a change does with the change's last step."""
-        if sent.id not in self._sent:
-            return False
-        if not sent.request:
-            return True
-        record = _record(coordination, sent)
-        if record is None:
-            return False
-        if record.phase is Phase.DONE:
-            return True
-        steps = sum(step.id == record.id for step in decision.steps)
-        return record.under_way and len(record.left) == steps
-
-    def again(self, timestep: int) -> tuple[ControlMessage, ...]:
-        """Return the messages that travel with a timestep that runs again."""
-        if not self.board.seats:
-            return ()
-        sent = self.board.travelling(timestep)
-        return tuple(self._sent[each.id][1] for each in sent if each.id in self._sent)
-
-    def completed(self, timestep: int, reports: Sequence[TaskReport]) -> tuple[Completed, ...]:
-        """Return what the operations of a timestep have gathered, for its commit."""
-        if not self.board.seats:
-            return ()
-        return tuple(
-            Completed(
-                operation=sent.id,
-                reports=tuple(c for r in reports for c in r.controls if c.operation == sent.id),
-            )
-            for sent in self.board.travelling(timestep)
         )
 
     def committed(self, took_ms: float, reports: Sequence[TaskReport]) -> None:
@@ -445,19 +367,6 @@ class ControlHost:
     def _append(self, events: Sequence[ControlEvent]) -> None:
         if events:
             self._journal.append(Controlling(events=tuple(events)))
-
-
-def _record(coordination: Coordination, sent: SentOperation) -> Record | None:
-    """The change that an operation makes; None = it is not accepted yet, or forgotten."""
-    return next((r for r in coordination.records if r.id == sent.reconfiguration), None)
-
-
-def _waits_for_timesteps(record: Record | None, coordination: Coordination) -> bool:
-    """Whether a change, or one that it may wait for, makes steps that only a timestep can make."""
-    if record is None or not record.open:
-        return False
-    under_way = (r for r in coordination.open if r.under_way and r.left)
-    return any(move.stays for r in under_way for move in r.left[0].moves)
 
 
 def _settings(event: Installed) -> tuple[Any, ...]:

@@ -169,7 +169,7 @@ class Boundary:
             stream_ms=command.stream_ms,
             slices=slices,
             nothing=sources.nothing() if slices is None else {},
-            controlled=self._out.controllers.wants_timestep(command.decision),
+            controlled=self._out.controllers.messages.wants_timestep(command.decision),
         )
 
     def journal_intent(self, command: JournalIntent, state: LoopState) -> TimestepOpened:
@@ -178,7 +178,7 @@ class Boundary:
         timestep, decision, journal = command.timestep, command.decision, self._out.journal
         self._out.changes.journal_decision(decision)
         known, notes = journal.state.configurations, journal.state.notes
-        timestep = replace(timestep, controls=self._out.controllers.attached(decision))
+        timestep = replace(timestep, controls=self._out.controllers.messages.attached(decision))
         journal.append(intent_of(timestep, decision.steps, known, notes))
         self._out.sources.take(timestep)
         return self._opened(timestep, command.began_ms, fresh=True)
@@ -187,7 +187,7 @@ class Boundary:
         """See `OpenAgain`."""
         del state
         timestep = command.timestep
-        timestep = replace(timestep, controls=self._out.controllers.again(timestep.number))
+        timestep = replace(timestep, controls=self._out.controllers.messages.again(timestep.number))
         return self._opened(timestep, command.began_ms, fresh=False)
 
     def _opened(self, timestep: Timestep, began_ms: float, *, fresh: bool) -> TimestepOpened:

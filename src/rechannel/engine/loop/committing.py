@@ -42,7 +42,7 @@ class Committing:
     def journal_commit(self, command: JournalCommit, state: LoopState) -> TimestepCommitted:
         """See `JournalCommit`."""
         flight = state.in_flight[command.number]
-        completed = self._out.controllers.completed(command.number, flight.reports)
+        completed = self._out.controllers.messages.completed(command.number, flight.reports)
         entry = committed_of(flight, kept_of(flight.reports), command.staged, completed)
         self._out.journal.append(entry)
         return TimestepCommitted(

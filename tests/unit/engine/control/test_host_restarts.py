@@ -80,7 +80,7 @@ def test_handlers_of_operations_that_are_over_are_forgotten():
         command(process, Called, "watching")
         process.run()
     assert seat(process, "watching").state["operations"] > 3
-    assert len(process.controllers._sent) <= 2
+    assert len(process.controllers.messages) <= 2
 
 
 class OnlyOnce(rc.control.Controller):
