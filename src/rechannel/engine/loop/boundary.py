@@ -178,7 +178,8 @@ class Boundary:
         timestep, decision, journal = command.timestep, command.decision, self._out.journal
         self._out.changes.journal_decision(decision)
         known, notes = journal.state.configurations, journal.state.notes
-        timestep = replace(timestep, controls=self._out.controllers.messages.attached(decision))
+        if controls := self._out.controllers.messages.attached(decision):
+            timestep = replace(timestep, controls=controls)
         journal.append(intent_of(timestep, decision.steps, known, notes))
         self._out.sources.take(timestep)
         return self._opened(timestep, command.began_ms, fresh=True)

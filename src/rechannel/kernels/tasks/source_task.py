@@ -35,22 +35,25 @@ class SourceTask:
     def _parcels(self, rows: Iterable[tuple[Order, pa.RecordBatch]]) -> Iterator[tuple[int, bytes]]:
         measures = Measures()
         emitter = Emitter(self.program, self.step, self.task, self.attempt, measures)
-        controls = Controls(self.program, self.step, self.task)
-        view = Viewed(
-            program=self.program,
-            step=self.step,
-            task=self.task,
-            measures=measures,
-            emitter=emitter,
-        )
-        controls.run(view, blocking=True)
+        controls = None
+        if self.step.controls:
+            controls = Controls(self.program, self.step, self.task)
+            view = Viewed(
+                program=self.program,
+                step=self.step,
+                task=self.task,
+                measures=measures,
+                emitter=emitter,
+            )
+            controls.run(view, blocking=True)
         for order, batch in gather_chunks(measures.waiting(rows), chunk_bytes(self.step.memory)):
             measures.count("rows_in", batch.num_rows)
             measures.count("bytes_in", batch.nbytes)
             yield from emitter.rows(batch, order)
         yield from emitter.watermarks(self.step.event_times)
-        controls.run(view, blocking=False)
-        yield from controls.parcels(emitter)
+        if controls is not None:
+            controls.run(view, blocking=False)
+            yield from controls.parcels(emitter)
         report = TaskReport(
             operator=self.program.operator,
             timestep=self.step.timestep,
@@ -59,7 +62,7 @@ class SourceTask:
             spark=self.origin,
             emitted=emitter.finish(),
             costs=measures.costs(),
-            controls=controls.ended(),
+            controls=() if controls is None else controls.ended(),
         )
         yield self._home(), report.blob()
 

@@ -56,12 +56,14 @@ class _Done:
     per_bin: Counts | None = None
     hot_keys: list[HotKey] = field(default_factory=list)
     first_timers: dict[str, int] = field(default_factory=dict)
-    heaviest: Heaviest = field(default_factory=Heaviest)
+    heaviest: Heaviest | None = None
+    """Collects the heaviest keys, where a control operation asks for them."""
 
     def received(self, routing: Routing | None, received: Received, rows: int) -> None:
         """Count what a part received. rows: of all parts."""
         self.hot_keys += hottest(received, rows)
-        self.heaviest.received(received)
+        if self.heaviest is not None:
+            self.heaviest.received(received)
         counts = rows_per_bin(routing, received)
         if self.per_bin is not None and counts is not None:
             counts += self.per_bin
@@ -102,26 +104,30 @@ class StatefulTask:
             seen = latest_of(inbox.watermarks)
             times = times_after(self.program, self.step, seen)
             clock = clock_of(self.program, self.step, times)
-            controls = Controls(self.program, self.step, self.task, inbox.controls)
-            done = _Done(heaviest=Heaviest(controls.heaviest))
-            viewed = Viewed(
-                program=self.program,
-                step=self.step,
-                task=self.task,
-                measures=measures,
-                emitter=emitter,
-                clock=replace(clock, watermark=clock.before),
-                latest_us=max(seen.values(), default=NEVER),
-            )
-            controls.run(viewed, blocking=True)
+            controls, done = None, _Done()
+            if self.step.controls:
+                controls = Controls(self.program, self.step, self.task, inbox.controls)
+                done.heaviest = Heaviest(controls.heaviest)
+                viewed = Viewed(
+                    program=self.program,
+                    step=self.step,
+                    task=self.task,
+                    measures=measures,
+                    emitter=emitter,
+                    clock=replace(clock, watermark=clock.before),
+                    latest_us=max(seen.values(), default=NEVER),
+                )
+                controls.run(viewed, blocking=True)
             yield from self._apply(inbox.data, spool, emitter, measures, clock, done)
             measures.count("bytes_spilled", spool.size)
         yield from emitter.watermarks(
             handed_on(self.program.operator, self.program.can, times.watermark)
         )
-        viewed = replace(viewed, bin_rows=done.per_bin, heaviest=done.heaviest.keys)
-        controls.run(viewed, blocking=False)
-        yield from controls.parcels(emitter)
+        if controls is not None:
+            heaviest = () if done.heaviest is None else done.heaviest.keys
+            viewed = replace(viewed, bin_rows=done.per_bin, heaviest=heaviest)
+            controls.run(viewed, blocking=False)
+            yield from controls.parcels(emitter)
         report = TaskReport(
             operator=self.program.operator,
             timestep=self.step.timestep,
@@ -131,7 +137,7 @@ class StatefulTask:
             emitted=emitter.finish(),
             state=done.report(times if self.program.times else None),
             costs=measures.costs(),
-            controls=controls.ended(),
+            controls=() if controls is None else controls.ended(),
         )
         for body in [*inbox.reports, report.to_bytes()]:
             yield self.step.reports_to, report_blob(self.task, body)
