@@ -171,7 +171,7 @@ class Controllers:
             if seat.paused:
                 host.command(Unpaused, name)
             host.command(Called, name)
-        while step():
+        while step() or len(process.executor):  # a look at an idle stream may begin to fetch state
             pass
         for name, seat in host.board.seats.items():
             sent = seat.operation

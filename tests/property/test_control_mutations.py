@@ -47,10 +47,10 @@ def requests_made_twice(patch: pytest.MonkeyPatch) -> None:
             known = self._changes.coordination
             return replace(known, records=tuple(replace(r, origin="") for r in known.records))
 
-    def asked(self: Any, board: Board, seat: Seat, pending: Any) -> None:
+    def asked(self: Any, *given: Any) -> None:
         changes, self._changes = self._changes, Unknown(self._changes)
         try:
-            request(self, board, seat, pending)
+            request(self, *given)
         finally:
             self._changes = changes
 
