@@ -1,8 +1,8 @@
 """The interval between timesteps under steps of load: found by a controller, fixed, and Structured Streaming's trigger.
 
 Rows come into being by the clock, at 1, 2, 4 and 1 times `rate`, after a warm-up at 1. The latency of a timestep runs
-from the creation of its first row to its commit. `rate` is such that the stream is busy for some 60 % of the time at 4
-times it; the measured share is a figure.
+from the creation of its first row to its commit. Set `rate` so that rows matter at 4 times it: `busy` of the variant
+`fixed` says by how much. Timesteps get faster while the JVM warms up; a late change of the interval may follow that.
 """
 
 from __future__ import annotations
