@@ -164,7 +164,7 @@ def handlers_for_ever(patch: pytest.MonkeyPatch) -> None:
 BROKEN: dict[str, tuple[str, Break]] = {
     made.__name__: (schedules, made)
     for schedules, made in (
-        ("seams", requests_made_twice),
+        ("simulation", requests_made_twice),
         ("seams", operations_lost_with_a_timestep),
         ("simulation", state_of_a_failure_kept),
         ("simulation", handlers_from_the_latest_state),
