@@ -61,6 +61,8 @@ class PendingRequest:
 
     number: int
     request: Mapping[str, Json]
+    reconfiguration: str = ""
+    """Id of the reconfiguration that was accepted for it; the answer is journalled after that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,13 +192,31 @@ class Board:
         return board
 
     def changed(self, event: Event) -> Board:
-        """The state after an event of a reconfiguration: controllers count those that are over."""
-        done, failed = 0, 0
+        """The state after an event of a reconfiguration: one of a controller is known from here on to be accepted.
+
+        All controllers count those that are over.
+        """
+        if not self.seats:
+            return self
         if isinstance(event, Requested):
-            failed = len(event.supersedes)
-        elif isinstance(event, Finished):
-            done, failed = (1, 0) if event.outcome == "done" else (0, 1)
-        if not (self.seats and (done or failed)):
+            return self._accepted(event)._counted(failed=len(event.supersedes))
+        if isinstance(event, Finished):
+            done = event.outcome == "done"
+            return self._counted(done=int(done), failed=int(not done))
+        return self
+
+    def _accepted(self, event: Requested) -> Board:
+        """With the id of a reconfiguration in the request that it carries out, if a controller has made that."""
+        for seat in self.seats.values():
+            for pending in seat.pending:
+                if event.origin == origin_of(seat, pending):
+                    known = replace(pending, reconfiguration=event.id)
+                    left = tuple(known if p is pending else p for p in seat.pending)
+                    return self._with(replace(seat, pending=left))
+        return self
+
+    def _counted(self, *, done: int = 0, failed: int = 0) -> Board:
+        if not done and not failed:
             return self
         seats = {
             name: replace(
@@ -227,6 +247,11 @@ class Board:
             )
         seat = Seat(name=event.controller, serial=serial, installed=event, state=event.state)
         return replace(self._with(seat), serial=serial)
+
+
+def origin_of(seat: Seat, pending: PendingRequest) -> str:
+    """What a reconfiguration names as its origin: no other request of the state directory has the same."""
+    return f"c{seat.serial}/{pending.number}"
 
 
 def _paused(seat: Seat, event: Paused) -> Seat:

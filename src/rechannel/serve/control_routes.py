@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel
 
 from rechannel.running import RunningJob
+from rechannel.running.controllers import ControllerHandle
 from rechannel.serve import answers
 from rechannel.serve.allowed import Allowed
 from rechannel.serve.bodies import EmptyBody, InstallBody, PauseBody
@@ -17,6 +20,38 @@ from rechannel.serve.route_parts import ANY, WRONG, body_of, check_parameters, d
 BODIES: tuple[type[BaseModel], ...] = (InstallBody, PauseBody, EmptyBody)
 
 _DEPENDS = [Depends(check_parameters)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """What can be done to a controller without saying more than its name."""
+
+    name: str
+    """Last part of the address."""
+    summary: str
+    call: Callable[[ControllerHandle], None]
+    ends: bool = False
+    """Whether there is no such controller any more: the answer is what it was."""
+
+
+COMMANDS = (
+    Command(
+        name="resume",
+        summary="Let it go on after a pause or a suspension",
+        call=ControllerHandle.resume,
+    ),
+    Command(
+        name="trigger",
+        summary="Have it begin at the next timestep boundary",
+        call=ControllerHandle.trigger,
+    ),
+    Command(
+        name="remove",
+        summary="Remove it and its state; changes that it has requested go on",
+        call=ControllerHandle.remove,
+        ends=True,
+    ),
+)
 
 
 def control_routes(job: RunningJob, allowed: Allowed) -> APIRouter:
@@ -66,7 +101,6 @@ def _install(job: RunningJob, allowed: Allowed) -> APIRouter:
 
 def _commands(job: RunningJob) -> APIRouter:
     routes = APIRouter(tags=["change"], responses=WRONG, dependencies=_DEPENDS)
-    empty = documented_body(EmptyBody, required=False)
 
     @routes.post(
         "/controllers/{name}/pause",
@@ -78,44 +112,21 @@ def _commands(job: RunningJob) -> APIRouter:
             answers.handle_of(job, name).pause(body.reason)
             return answers.controller_of(job, name)
 
-    @routes.post(
-        "/controllers/{name}/resume",
-        summary="Let it go on after a pause or a suspension",
-        openapi_extra=empty,
-    )
-    def resume(
-        name: str, body: Annotated[EmptyBody, Depends(body_of(EmptyBody))]
-    ) -> dict[str, Any]:
-        del body
-        with while_it_runs(job), named_in_the_address():
-            answers.handle_of(job, name).resume()
-            return answers.controller_of(job, name)
-
-    @routes.post(
-        "/controllers/{name}/trigger",
-        summary="Have it begin at the next timestep boundary",
-        openapi_extra=empty,
-    )
-    def trigger(
-        name: str, body: Annotated[EmptyBody, Depends(body_of(EmptyBody))]
-    ) -> dict[str, Any]:
-        del body
-        with while_it_runs(job), named_in_the_address():
-            answers.handle_of(job, name).trigger()
-            return answers.controller_of(job, name)
-
-    @routes.post(
-        "/controllers/{name}/remove",
-        summary="Remove it and its state; changes that it has requested go on",
-        openapi_extra=empty,
-    )
-    def remove(
-        name: str, body: Annotated[EmptyBody, Depends(body_of(EmptyBody))]
-    ) -> dict[str, Any]:
-        del body
-        with while_it_runs(job), named_in_the_address():
-            last = answers.controller_of(job, name)
-            answers.handle_of(job, name).remove()
-            return last
-
+    for command in COMMANDS:
+        _add_command(routes, job, command)
     return routes
+
+
+def _add_command(routes: APIRouter, job: RunningJob, command: Command) -> None:
+    @routes.post(
+        f"/controllers/{{name}}/{command.name}",
+        summary=command.summary,
+        name=command.name,
+        openapi_extra=documented_body(EmptyBody, required=False),
+    )
+    def call(name: str, body: Annotated[EmptyBody, Depends(body_of(EmptyBody))]) -> dict[str, Any]:
+        del body
+        with while_it_runs(job), named_in_the_address():
+            before = answers.controller_of(job, name)
+            command.call(answers.handle_of(job, name))
+            return before if command.ends else answers.controller_of(job, name)

@@ -18,6 +18,7 @@ from rechannel.control.events import (
 )
 from rechannel.errors import NotReadyError
 from rechannel.model.codec import decode, encode
+from rechannel.reconfigure.events import Requested
 
 AT = {"controller": "one", "time_ms": 5}
 WANTED = {"change": {"kind": "rescale"}, "strategy": {}, "supersede": False, "reason": ""}
@@ -147,3 +148,22 @@ def test_controllers_stay_in_the_order_of_their_installation():
 def test_a_board_is_a_record():
     board = folded(begun(blocking=True, changes=True, requests=(WANTED,))).intended(["one-1.1"], 3)
     assert decode(Board, encode(board)) == board
+
+
+def test_a_pending_request_knows_the_reconfiguration_that_was_accepted_for_it():
+    board = folded(begun(operation="", requests=(WANTED, WANTED)))
+    board = board.changed(requested(origin="c1/2"))
+    assert [pending.reconfiguration for pending in seat(board).pending] == ["", "r9"]
+    assert board.changed(requested(origin="c2/1")) == board
+    assert board.changed(requested(origin="")) == board
+
+
+def test_a_reconfiguration_that_supersedes_others_counts_as_their_end():
+    board = folded(begun(operation="", requests=(WANTED,)))
+    board = board.changed(requested(origin="c1/1", supersedes=("r1", "r2")))
+    assert seat(board).changes_failed == 2
+    assert seat(board).pending[0].reconfiguration == "r9"
+
+
+def requested(**fields: object) -> Requested:
+    return Requested(id="r9", time_ms=6, change={}, strategy={}, cause="", **fields)

@@ -2,7 +2,8 @@
 
 The decision is in `skew.py`. An operator becomes uneven above `enter` and is even again below `leave`. While it is
 uneven, the controller acts `cool_down` timesteps after the latest change of the operator, whatever requested it, and
-after its own latest step:
+after its own latest step. If somebody else has changed the operator since that step, as Guard does that takes it back,
+it waits twice as long each time, up to 64 times.
 
     moving bins helps   -> rebalance
     it does not         -> ask for the heaviest key -> split the heaviest bin, or report the key
@@ -14,7 +15,7 @@ from dataclasses import replace
 
 from rechannel.control.controller import Control, Controller, Outcome
 from rechannel.control.library.heaviest import AskHeaviest, Heaviest
-from rechannel.control.library.records import free_since
+from rechannel.control.library.records import free_since, touching
 from rechannel.control.library.skew import (
     Balancing,
     Cut,
@@ -73,7 +74,8 @@ class Balance(Controller):
             elif step == "look":
                 looks.append(name)
             if step != "none":
-                known = replace(known, acted=control.timestep)
+                crossed = known.crossed + 1 if self._was_crossed(control, name, known) else 0
+                known = replace(known, acted=control.timestep, crossed=crossed)
             control.state = control.state.after(name, known)
         return operation(AskHeaviest(), operators=looks) if looks else None
 
@@ -81,7 +83,13 @@ class Balance(Controller):
         free = free_since(control.changes, name)
         if free is None or not known.uneven:
             return False
-        return control.timestep >= max(free, known.acted) + self.cool_down
+        again = replace(known, crossed=known.crossed + self._was_crossed(control, name, known))
+        return control.timestep >= max(free, known.acted) + again.waits(self.cool_down)
+
+    def _was_crossed(self, control: Control[Balancing], name: str, known: Watched) -> bool:
+        """Whether somebody else has changed an operator since the controller's own latest step."""
+        others = (r for r in touching(control.changes, name) if not control.requested(r))
+        return bool(known.acted) and any((r.last_timestep or 0) > known.acted for r in others)
 
     def on_complete(self, control: Control[Balancing], outcome: Outcome) -> None:
         """Split the heaviest bin of each operator that was asked, or name the key that is the reason."""

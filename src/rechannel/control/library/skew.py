@@ -18,6 +18,7 @@ from rechannel.reconfigure.balance import load_of_tasks, rebalanced
 HELPS = 0.05
 """By how much moving bins has to lower the skew to be worth it."""
 MOST_PIECES = 16
+MOST_DOUBLINGS = 6
 
 Remedy: TypeAlias = Literal["move", "look", "none"]
 """Move bins; or look at the keys of the heaviest bin, to cut it."""
@@ -43,6 +44,12 @@ class Watched:
     """Timestep of its latest step."""
     key: str = ""
     """The key that the log names as the reason, since the operator became uneven."""
+    crossed: int = 0
+    """How many of its latest steps, in a row, were followed by a change of somebody else."""
+
+    def waits(self, cool_down: int) -> int:
+        """Return the timesteps from the operator's latest change to the next step: doubled by each in `crossed`."""
+        return cool_down << min(self.crossed, MOST_DOUBLINGS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,6 +36,7 @@ from rechannel.engine.journal.entries import Controlling
 from rechannel.engine.journal.log import Journal
 from rechannel.engine.program.position import StreamPosition
 from rechannel.engine.reconfigure.calls import Calls, wait_for
+from rechannel.engine.reconfigure.measured import PerBin
 from rechannel.engine.reconfigure.reconfigurer import Reconfigurer
 from rechannel.errors import RefusedError
 from rechannel.kernels.tasks.report import TaskReport
@@ -90,6 +91,7 @@ class ControlHost:
         self._happenings = Happenings(executors)
         self._alive: Future[frozenset[str]] | None = None
         self._latest = 0
+        self._bins: tuple[tuple[int | None, int], tuple[PerBin, PerBin]] | None = None
 
     # What other threads may call -----------------------------------------------------------------
 
@@ -284,7 +286,7 @@ class ControlHost:
     def _callback(
         self, hosted: Hosted, seat: Seat, position: StreamPosition, **given: Any
     ) -> Callback:
-        now = self._changes.view(position)
+        rows, sizes = self._per_bin(position)
         control = Control(
             name=seat.name,
             state=None,
@@ -295,8 +297,8 @@ class ControlHost:
             changes=self._changes.coordination.records,
             serial=seat.serial,
             configurations=self._journal.state.configurations,
-            rows_per_bin=now.facts.loads,
-            bytes_per_bin={n: sizes for n, (_, sizes) in now.sizes.bins.items()},
+            rows_per_bin=rows,
+            bytes_per_bin=sizes,
         )
         return Callback(
             hosted=hosted,
@@ -305,6 +307,13 @@ class ControlHost:
             control=control,
             moment=asdict(self._moment(seat)),
         )
+
+    def _per_bin(self, position: StreamPosition) -> tuple[PerBin, PerBin]:
+        """Return rows and bytes by operator and bin. They are the same for all callbacks of a timestep boundary."""
+        key = self._journal.state.last_committed, position.configuration.version
+        if self._bins is None or self._bins[0] != key:
+            self._bins = key, self._changes.per_bin(position.configuration)
+        return self._bins[1]
 
     def _moment(self, seat: Seat) -> Moment:
         timestep = self._journal.state.last_committed or 0

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from rechannel.control.board import Board, SentOperation
 from rechannel.control.events import Completed
 from rechannel.control.operation import Operation
+from rechannel.engine.control.gathered import gathered
 from rechannel.kernels.protocol.control import ControlMessage
 from rechannel.kernels.tasks.report import TaskReport
 from rechannel.reconfigure.coordination import Coordination
@@ -106,7 +107,9 @@ class Messages:
         return tuple(
             Completed(
                 operation=sent.id,
-                reports=tuple(c for r in reports for c in r.controls if c.operation == sent.id),
+                reports=gathered(
+                    (r.task, c) for r in reports for c in r.controls if c.operation == sent.id
+                ),
             )
             for sent in self._board().travelling(timestep)
         )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
-from rechannel.control.board import Board, PendingRequest, Seat
+from rechannel.control.board import Board, PendingRequest, Seat, origin_of
 from rechannel.control.conflicts import supersedes
 from rechannel.control.events import Answered, ControlEvent
 from rechannel.engine.reconfigure.reconfigurer import Reconfigurer
@@ -46,25 +46,26 @@ class ControllerRequests:
         key = seat.serial, pending.number
         if key in self._asked:
             return
-        origin, answer = f"c{seat.serial}/{pending.number}", Future[str]()
+        answer = Future[str]()
         self._asked[key] = answer
-        known = next((r for r in self._changes.coordination.records if r.origin == origin), None)
-        if known is not None:  # an earlier driver has requested it, and could not note the answer
-            answer.set_result(known.id)
+        if (
+            pending.reconfiguration
+        ):  # an earlier driver has requested it, and could not note the answer
+            answer.set_result(pending.reconfiguration)
         elif seat.installed.dry_run:
             answer.set_exception(RefusedError("dry run: it is not carried out"))
         else:
-            self._requested(board, seat, pending.request, origin, pool, answer)
+            self._requested(board, seat, pending, pool, answer)
 
     def _requested(
         self,
         board: Board,
         seat: Seat,
-        body: Mapping[str, Any],
-        origin: str,
+        pending: PendingRequest,
         pool: Callable[[], Executor],
         answer: Future[str],
     ) -> None:
+        body = pending.request
         reason = f": {body['reason']}" if body["reason"] else ""
         try:
             change = KINDS.read(body["change"])
@@ -75,7 +76,7 @@ class ControllerRequests:
                 supersede=supersedes(
                     board, self._changes.coordination, seat, change, asked=body["supersede"]
                 ),
-                origin=origin,
+                origin=origin_of(seat, pending),
             )
         except (RechannelError, ValueError, KeyError) as error:
             answer.set_exception(RefusedError(str(error)))

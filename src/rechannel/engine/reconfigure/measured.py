@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,9 @@ from rechannel.model.routing import Routing
 from rechannel.reconfigure.steps import Sizes
 from rechannel.reconfigure.strategies import Strategy
 from rechannel.state.manifest import Manifest
+
+PerBin: TypeAlias = Mapping[str, Sequence[float]]
+"""Figures by operator, shape (bins,)."""
 
 LOOKED_AT = 16
 """Timesteps over which loads are summed: enough to smooth out a single one, few enough to follow a change of load."""

@@ -20,7 +20,7 @@ from rechannel.engine.program.physical import PhysicalPlan
 from rechannel.engine.program.position import StreamPosition
 from rechannel.engine.program.steps import can_combine
 from rechannel.engine.reconfigure.calls import Calls
-from rechannel.engine.reconfigure.measured import Measured
+from rechannel.engine.reconfigure.measured import Measured, PerBin
 from rechannel.engine.reconfigure.preparation_threads import PreparationThreads
 from rechannel.engine.reconfigure.preparer import LiveManifests, NothingToPrepare, Preparer
 from rechannel.engine.reconfigure.takeover import is_other_application, note_application, take_over
@@ -148,6 +148,12 @@ class Reconfigurer:
             sizes=self._measured.sizes(configuration) if measured else Sizes(),
             budget=self._measured.budget,
         )
+
+    def per_bin(self, configuration: Configuration) -> tuple[PerBin, PerBin]:
+        """Return rows received over the last timesteps, and expected bytes of state, by operator and bin."""
+        sizes = self._measured.sizes(configuration).bins
+        rows = self._measured.loads(configuration)
+        return rows, {name: size for name, (_, size) in sizes.items()}
 
     def _judge(self, request: Request, position: StreamPosition) -> Callable[[], str]:
         event = accept(self.coordination, request, self.view(position))

@@ -67,7 +67,7 @@ class TaskView:
     operator: str
     task: int
     timestep: int
-    now_ms: int
+    stream_ms: int
     """The timestep's own time, Unix milliseconds."""
     blocking: bool
     """Whether the handler runs before the rows of the timestep; the figures of its rows are 0 then."""

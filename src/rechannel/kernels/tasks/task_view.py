@@ -76,7 +76,7 @@ class Viewed:
             operator=self.program.operator,
             task=self.task,
             timestep=step.timestep,
-            now_ms=step.stream_ms,
+            stream_ms=step.stream_ms,
             blocking=message.blocking,
             rows_in=counts.get("rows_in", 0),
             rows_out=counts.get("rows_out", 0) or self.emitter.rows_offered,

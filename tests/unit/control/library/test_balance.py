@@ -1,5 +1,6 @@
 """Balance, in a running stream."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -79,3 +80,34 @@ def test_other_operators_are_left_alone():
 def test_tolerances_that_oscillate_are_refused():
     with pytest.raises(RefusedError, match="give 0 <= leave < enter"):
         rc.control.library.Balance(enter=0.1, leave=0.2)
+
+
+class TakingBack(rc.control.Controller):
+    """Undoes every rebalance."""
+
+    trigger = rc.control.on("change_done")
+
+    def on_init(self):
+        return None
+
+    def on_begin(self, control):
+        last = control.changes[-1]
+        if last.change.kind == "rebalance" and last.taken:
+            routing = (
+                control.configuration_at(last.taken[0].timestep - 1).operators["counts"].routing
+            )
+            back = rc.changes.assign_workload("counts", routing)
+            control.reconfigure(back, reason="it was better before")
+
+
+def test_what_somebody_else_takes_back_is_tried_again_less_and_less_often():
+    balance = rc.control.library.Balance(cool_down=2)
+    process = counting([OF_ONE_TASK] * 100, bins=BINS).start(controllers=[balance, TakingBack()])
+    process.run()
+    records = process.changes.coordination.records
+    tried = [r.last_timestep for r in records if r.change.kind == "rebalance"]
+    assert sum(r.change.kind == "assign_workload" for r in records) >= 4
+    pauses = [later - earlier for earlier, later in pairwise(tried)]
+    assert len(pauses) >= 3
+    assert all(later > earlier for earlier, later in pairwise(pauses))
+    assert pauses[-1] >= 4 * pauses[0]
