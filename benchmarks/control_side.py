@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 import pyarrow as pa
@@ -49,6 +50,7 @@ class Probe(rc.control.Controller):
             rc.control.every(timesteps=1) if rate == EACH else rc.control.every(seconds=1 / rate)
         )
         self.took_ms: list[float] = []
+        self.timesteps: list[int] = []
         self.replies: list[int] = []
         self._began = 0.0
         self._came = 0
@@ -67,6 +69,7 @@ class Probe(rc.control.Controller):
         if outcome.failed:
             raise RuntimeError(outcome.failures[0].error)
         self.took_ms.append(1e3 * (time.perf_counter() - self._began))
+        self.timesteps.append(outcome.timestep)
         self.replies.append(self._came)
 
 
@@ -81,6 +84,8 @@ class Progress:
 
     job: rc.RunningJob
     last: int = 0
+    numbers: list[int] = field(default_factory=list)
+    """Of the timesteps that `during` has returned last."""
 
     def skip(self) -> None:
         """Forget what has been committed so far, and the timestep that runs."""
@@ -89,12 +94,14 @@ class Progress:
     def during(self, seconds: float) -> list[float]:
         """Wait; return the durations of the timesteps that were committed meanwhile."""
         found: list[float] = []
+        self.numbers = []
         until = time.perf_counter() + seconds
         while (left := until - time.perf_counter()) > 0:
             time.sleep(min(POLL_SECONDS, left))
             for one in self.job.recent_progress:
                 if one.timestep > self.last:
                     found.append(one.duration_ms)
+                    self.numbers.append(one.timestep)
                     self.last = one.timestep
         return found
 
@@ -148,6 +155,7 @@ def _turn(
     progress.skip()
     alone = progress.during(parameters["seconds"])
     probe.took_ms.clear()
+    probe.timesteps.clear()
     job.controllers[name].resume()
     progress.skip()
     watched = progress.during(parameters["seconds"])
@@ -157,8 +165,23 @@ def _turn(
         "probe": name,
         "alone": alone,
         "controlled": watched,
+        "added": added_ms(progress.numbers, watched, set(probe.timesteps)),
         "took_ms": list(probe.took_ms),
     }
+
+
+def added_ms(numbers: Sequence[int], took_ms: Sequence[float], carrying: Set[int]) -> list[float]:
+    """What each operation has added to its timestep: its duration less the mean of the two timesteps beside it.
+
+    Only where none of these two carries an operation. A machine that slows down for seconds slows all three alike.
+    """
+    by_number = dict(zip(numbers, took_ms, strict=True))
+    found = []
+    for number in sorted(carrying & by_number.keys()):
+        beside = {number - 1, number + 1}
+        if beside <= by_number.keys() and not beside & carrying:
+            found.append(by_number[number] - mean(by_number[n] for n in beside))
+    return found
 
 
 def _stream(spark: Any, parameters: Parameters) -> Any:

@@ -24,6 +24,7 @@ from rechannel.control.events import (
     Removed,
     Unpaused,
 )
+from rechannel.control.triggers import Moment
 from rechannel.errors import NotReadyError
 from rechannel.kernels.tasks.report import ControlReport
 from rechannel.model.codec import Json
@@ -106,6 +107,11 @@ class Seat:
     changes_failed: int = 0
     """How many ended otherwise."""
     log: tuple[LogLine, ...] = ()
+
+    @property
+    def last_begun(self) -> Moment | None:
+        """What its trigger saw when it last began; None = it never did."""
+        return None if self.begun is None else Moment(**self.begun)
 
     def logged(self, time_ms: int, *texts: str) -> Seat:
         """Return it with more lines in its log."""
@@ -265,10 +271,10 @@ def _unpaused(seat: Seat, event: Unpaused) -> Seat:
 
 
 def _called(seat: Seat, event: Called) -> Seat:
-    sent = seat.operation
-    if sent is not None and sent.timestep is None:
-        sent = replace(sent, urgent=True)
-    seat = replace(seat, calls=seat.calls + 1, operation=sent)
+    sent, begun, calls = seat.operation, seat.begun, seat.calls + 1
+    if sent is not None and sent.timestep is None:  # it is the answer
+        sent, begun = replace(sent, urgent=True), {**(begun or {}), "calls": calls}
+    seat = replace(seat, calls=calls, operation=sent, begun=begun)
     return seat.logged(event.time_ms, "called by hand")
 
 

@@ -1,6 +1,7 @@
-"""What happens to a request of a controller that meets changes that are under way. Pure.
+"""What happens to a request of a controller that meets open changes. Pure.
 
-The rules, in this order:
+A change that waits for a moment of its own, such as a rescale at midnight, is not met. Of the others, the rules say, in
+this order:
 
 1. A change that people have requested is never superseded: the controller's request is refused.
 2. A change of a controller with a higher priority is not superseded either.
@@ -11,18 +12,23 @@ The rules, in this order:
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rechannel.control.board import Board, Seat
 from rechannel.errors import RefusedError
-from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.coordination import Coordination, meet
 from rechannel.reconfigure.record import Record
+from rechannel.reconfigure.requests import Request
 
 
-def supersedes(
-    board: Board, coordination: Coordination, seat: Seat, change: Change, *, asked: bool
-) -> bool:
-    """Return whether a request supersedes the changes that it meets. Raises RefusedError."""
-    met = [record for record in coordination.open if meet(record.touches, change.touches())]
+def judged(board: Board, coordination: Coordination, seat: Seat, request: Request) -> Request:
+    """Return a controller's request with what it supersedes. Raises RefusedError.
+
+    coordination: of the moment at which the request is accepted or refused. request.supersede: what was asked for.
+    """
+    met = [r for r in coordination.open if meet(r.touches, request.change.touches())]
+    spared = frozenset(record.id for record in met if record.scheduled)
+    met = [record for record in met if record.id not in spared]
     for record in met:
         if not record.origin:
             _refuse(record, "people requested it")
@@ -33,9 +39,9 @@ def supersedes(
             _refuse(
                 record, f"its controller has priority {other.installed.priority}, this one {mine}"
             )
-        elif other.installed.priority == mine and not asked:
+        elif other.installed.priority == mine and not request.supersede:
             _refuse(record, "the two have equal priority, and supersede=True was not given")
-    return bool(met)
+    return replace(request, supersede=bool(met), spares=spared)
 
 
 def seat_of(board: Board, record: Record) -> Seat | None:

@@ -158,6 +158,12 @@ class Record:
         return self.phase in UNDER_WAY
 
     @property
+    def scheduled(self) -> bool:
+        """Whether it waits for a moment of its own. Until then it keeps no other change from happening."""
+        has_moment = (self.at_timestep, self.at_ms, self.at_event) != (None, None, None)
+        return self.open and not self.under_way and has_moment
+
+    @property
     def ended_ms(self) -> int:
         """When it finished, Unix milliseconds; 0 = it has not."""
         return 0 if self.open else self.times.get(str(self.phase), 0)

@@ -45,6 +45,9 @@ class Request:
     supersede: bool = False
     """Whether it takes the place of open changes of the same operators."""
 
+    spares: frozenset[str] = frozenset()
+    """Ids of open changes whose place it does not take all the same."""
+
     origin: str = ""
     """Which request of which controller it is; "" = of none."""
 
@@ -58,7 +61,8 @@ def accept(state: Coordination, request: Request, now: Now) -> Requested:
     moment = None if wanted is None else bound(wanted, change.about(), now.event_times)
     gone: list[Record] = []
     if request.supersede:
-        gone = [r for r in state.open if meet(r.touches, request.change.touches())]
+        met = (r for r in state.open if meet(r.touches, request.change.touches()))
+        gone = [record for record in met if record.id not in request.spares]
         for record in gone:
             _check_replaceable(record)
     others = tuple(record for record in state.records if record not in gone)

@@ -21,6 +21,7 @@ from rechannel.model.codec import decode, encode
 from rechannel.reconfigure.events import Requested
 
 AT = {"controller": "one", "time_ms": 5}
+MOMENT = {"timestep": 0, "time_ms": 0, "calls": 0}
 WANTED = {"change": {"kind": "rescale"}, "strategy": {}, "supersede": False, "reason": ""}
 
 
@@ -32,7 +33,7 @@ def folded(*events: ControlEvent) -> Board:
 
 
 def begun(**fields: object) -> Handled:
-    given = {"callback": "begin", "operation": "one-1.1", "state": {"n": 1}, "moment": {"calls": 0}}
+    given = {"callback": "begin", "operation": "one-1.1", "state": {"n": 1}, "moment": MOMENT}
     return Handled(**AT, **{**given, **fields})
 
 
@@ -101,6 +102,14 @@ def test_a_dropped_operation_is_over():
 
 def test_calls_count():
     assert seat(folded(Called(**AT), Called(**AT))).calls == 2
+
+
+def test_a_call_is_answered_by_an_operation_that_waits_and_not_by_one_that_travels():
+    waits = folded(begun(), Called(**AT))
+    assert seat(waits).operation.urgent
+    assert seat(waits).last_begun.calls == seat(waits).calls == 1
+    travels = folded(begun()).intended(["one-1.1"], 7).after(Called(**AT))
+    assert (seat(travels).last_begun.calls, seat(travels).calls) == (0, 1)
 
 
 def test_a_removed_controller_comes_back_as_another_one():

@@ -2,8 +2,7 @@
 
 The decision is in `skew.py`. An operator becomes uneven above `enter` and is even again below `leave`. While it is
 uneven, the controller acts `cool_down` timesteps after the latest change of the operator, whatever requested it, and
-after its own latest step. If somebody else has changed the operator since that step, as Guard does that takes it back,
-it waits twice as long each time, up to 64 times.
+after its own latest step; twice as long each time that somebody else, such as Guard, has changed it since that step.
 
     moving bins helps   -> rebalance
     it does not         -> ask for the heaviest key -> split the heaviest bin, or report the key
@@ -15,7 +14,7 @@ from dataclasses import replace
 
 from rechannel.control.controller import Control, Controller, Outcome
 from rechannel.control.library.heaviest import AskHeaviest, Heaviest
-from rechannel.control.library.records import free_since, touching
+from rechannel.control.library.records import changed_by_others, free_since
 from rechannel.control.library.skew import (
     Balancing,
     Cut,
@@ -65,17 +64,20 @@ class Balance(Controller):
                 continue
             known, skew = control.state.of(name), skew_of(routing, rows)
             uneven = is_uneven(skew, before=known.uneven, enter=self.enter, leave=self.leave)
-            known = replace(known, uneven=uneven, key=known.key if uneven else "")
+            key, crossed = (
+                known.key if uneven else "",
+                changed_by_others(control, name, known.acted),
+            )
+            known = replace(known, uneven=uneven, key=key, crossed=crossed)
             acts = self._may_act(control, name, known)
             step = remedy(routing, rows, self.leave) if acts else "none"
             if step == "move":
-                even = rebalance(name, tolerance=self.leave)
-                control.reconfigure(even, reason=f"skew {skew:.2f}")
+                change = rebalance(name, tolerance=self.leave)
+                control.reconfigure(change, reason=f"skew {skew:.2f}")
             elif step == "look":
                 looks.append(name)
             if step != "none":
-                crossed = known.crossed + 1 if self._was_crossed(control, name, known) else 0
-                known = replace(known, acted=control.timestep, crossed=crossed)
+                known = known.acting(control.timestep)
             control.state = control.state.after(name, known)
         return operation(AskHeaviest(), operators=looks) if looks else None
 
@@ -83,21 +85,13 @@ class Balance(Controller):
         free = free_since(control.changes, name)
         if free is None or not known.uneven:
             return False
-        again = replace(known, crossed=known.crossed + self._was_crossed(control, name, known))
-        return control.timestep >= max(free, known.acted) + again.waits(self.cool_down)
-
-    def _was_crossed(self, control: Control[Balancing], name: str, known: Watched) -> bool:
-        """Whether somebody else has changed an operator since the controller's own latest step."""
-        others = (r for r in touching(control.changes, name) if not control.requested(r))
-        return bool(known.acted) and any((r.last_timestep or 0) > known.acted for r in others)
+        return control.timestep >= max(free, known.acted) + known.waits(self.cool_down)
 
     def on_complete(self, control: Control[Balancing], outcome: Outcome) -> None:
         """Split the heaviest bin of each operator that was asked, or name the key that is the reason."""
         for name, heaviest in outcome.replies.items():
-            operator, rows = (
-                control.configuration.operators.get(name),
-                control.rows_per_bin.get(name),
-            )
+            operator = control.configuration.operators.get(name)
+            rows = control.rows_per_bin.get(name)
             if operator and operator.routing and rows and heaviest.rows:
                 routing = operator.routing
                 self._cut(control, name, cut_of(routing, rows, heaviest, self.leave), heaviest)

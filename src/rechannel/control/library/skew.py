@@ -6,7 +6,7 @@ Skew is the load of the busiest task over the mean of all tasks of the operator,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -44,12 +44,19 @@ class Watched:
     """Timestep of its latest step."""
     key: str = ""
     """The key that the log names as the reason, since the operator became uneven."""
-    crossed: int = 0
-    """How many of its latest steps, in a row, were followed by a change of somebody else."""
+    crossed: bool = False
+    """Whether somebody else has changed the operator since that step."""
+    times: int = 0
+    """How many of its steps before that one were crossed, in a row."""
 
     def waits(self, cool_down: int) -> int:
-        """Return the timesteps from the operator's latest change to the next step: doubled by each in `crossed`."""
-        return cool_down << min(self.crossed, MOST_DOUBLINGS)
+        """Return the timesteps to wait: twice as many for each step in a row that was crossed."""
+        return cool_down << min(self.times + self.crossed, MOST_DOUBLINGS)
+
+    def acting(self, timestep: int) -> Watched:
+        """Return it after another step."""
+        times = self.times + 1 if self.crossed else 0
+        return replace(self, acted=timestep, crossed=False, times=times)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from rechannel.control.board import LINE_CHARACTERS, LOG_KEPT, Seat, SentOperation, shown
 from rechannel.control.controller import MOST_METRICS, Control, Controller, Outcome, TaskReply
-from rechannel.control.events import ControlEvent, Failed, Handled
+from rechannel.control.events import ControlEvent, Dropped, Failed, Handled
 from rechannel.control.operation import Operation
 from rechannel.control.triggers import KINDS, METRICS, Moment, Trigger
 from rechannel.errors import RefusedError
@@ -87,6 +87,20 @@ class Returned:
     operation: Operation | None = None
 
 
+def is_quiet(seat: Seat, event: Handled) -> bool:
+    """Whether a callback has left nothing that the journal needs: only the time at which its controller began.
+
+    A trigger that goes by time or timesteps fires again after a restart if that is not known, and nothing else happens.
+    What was seen of events and calls is journalled: they count once.
+    """
+    moment, begun = event.moment, seat.begun
+    if moment is None or begun is None or event.operation or seat.failures:
+        return False
+    left = (event.requests, event.notes, event.metrics)
+    same = all(moment[name] == begun.get(name) for name in ("events", "calls"))
+    return same and not any(left) and event.state == seat.state
+
+
 def pickled(handler: OperatorHandler) -> bytes:
     """Return a handler as bytes for tasks; classes of the user's own program travel along."""
     from pyspark import cloudpickle
@@ -133,15 +147,21 @@ class Callback:
             operation=made,
         )
 
+    def broken(self, error: BaseException) -> Returned:
+        """Return the failure of a callback that could not even be called."""
+        sent = self.seat.operation
+        callback = "begin" if sent is None else "complete"
+        return Returned(event=self._failed(callback, "" if sent is None else sent.id, repr(error)))
+
     def again(self, sent: SentOperation) -> Returned:
         """Call `on_begin` again after a restart, for the operation alone: its state and requests count already."""
         made = self.begin()
+        again = "on_begin ran again after a restart"
+        if isinstance(made.event, Failed):
+            return Returned(event=self._failed("begin", sent.id, f"{again}: {made.event.error}"))
         if made.operation is None or made.message is None:
-            error = (
-                made.event.error if isinstance(made.event, Failed) else "it returned no operation"
-            )
-            reason = f"on_begin ran again after a restart: {error}"
-            return Returned(event=self._failed("begin", sent.id, reason))
+            reason = f"{again} and returned no operation: it depends on more than its state"
+            return Returned(event=self._dropped(sent.id, reason))
         message = replace(made.message, operation=sent.id)
         return Returned(event=made.event, message=message, operation=made.operation)
 
@@ -239,6 +259,14 @@ class Callback:
             requests=tuple(jsonable(wanted, REQUEST_BYTES, "what it requests")),
             notes=tuple(str(note)[:LINE_CHARACTERS] for note in self.control.notes[-LOG_KEPT:]),
             metrics={name: dict(values) for name, values in self.control.metrics.items()},
+        )
+
+    def _dropped(self, id_: str, reason: str) -> Dropped:
+        return Dropped(
+            controller=self.seat.name,
+            time_ms=self.control.time_ms,
+            operation=id_,
+            reason=reason,
         )
 
     def _failed(self, callback: str, id_: str, error: Exception | str) -> Failed:

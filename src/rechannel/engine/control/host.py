@@ -8,9 +8,10 @@ that restarts goes on from there.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import asdict, replace
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -27,10 +28,10 @@ from rechannel.control.events import (
 )
 from rechannel.control.loading import Find
 from rechannel.control.triggers import Moment, On
-from rechannel.engine.control.callbacks import Callback, Hosted, Returned
+from rechannel.engine.control.callbacks import Callback, Hosted, Returned, is_quiet
 from rechannel.engine.control.happenings import Executors, Happenings
 from rechannel.engine.control.messages import Messages
-from rechannel.engine.control.requests import ControllerRequests, Offer
+from rechannel.engine.control.requests import ControllerRequests, Offer, Runs
 from rechannel.engine.control.residents import ABSENT, Residents, hosted_from
 from rechannel.engine.journal.entries import Controlling
 from rechannel.engine.journal.log import Journal
@@ -86,6 +87,8 @@ class ControlHost:
         """Those of its operations. They belong to the driver's thread."""
         # By serial: a controller that was removed and installed again has nothing to do with what the first one began.
         self._running: set[int] = set()
+        self._begun: dict[int, Moment] = {}
+        """When controllers last began, of those of whose callback nothing was journalled; by serial."""
         self._came: SimpleQueue[tuple[int, Returned]] = SimpleQueue()
         self._requests = ControllerRequests(changes, clock, offer)
         self._happenings = Happenings(executors)
@@ -173,23 +176,33 @@ class ControlHost:
         """Take the controllers that the program of this driver has, before anything runs.
 
         Those that the journal knows go on with their state; operations that were under way get their handlers again.
-        What was installed by its path is made again if its module is allowed.
+        What was installed by its path is made again if its module is allowed. Raises RefusedError if the `on_init` of
+        one that is new fails.
         """
-        events: list[ControlEvent] = []
-        for name, installation in self._given.items():
-            hosted, state = hosted_from(installation)
-            self._residents.add(name, hosted)
-            event = self._event(installation, state)
-            known = self.board.seats.get(name)
-            if known is None or _settings(known.installed) != _settings(event):
-                events.append(event)
-        self._append(events)
+        self._append([event for each in self._given.values() for event in self._given_again(each)])
         if self._find is not None:
             found = self._residents.made_again(self.board, self._find)
             self._residents.readmit(self.board, found)
         self._happenings.resume(self.board)
+        self._requests.inherit(self.board)
         for seat in self.board.seats.values():
             self._append(self._remade(seat, position))
+
+    def _given_again(self, installation: Installation) -> Iterator[ControlEvent]:
+        """Take a controller of the program. Yields its installation if it is new, or has other settings."""
+        known = self.board.seats.get(installation.name)
+        try:
+            hosted, state = hosted_from(installation)
+        except RefusedError as error:
+            if known is None:
+                raise
+            _LOG.warning("%s; the stream goes on without it", error)
+            self._residents.explain(installation.name, str(error))
+            return
+        self._residents.add(installation.name, hosted)
+        event = self._event(installation, state)
+        if known is None or _settings(known.installed) != _settings(event):
+            yield event
 
     def _remade(self, seat: Seat, position: Callable[[], StreamPosition]) -> list[ControlEvent]:
         """Make the handler of an operation again. Returns the events of a failure."""
@@ -198,7 +211,7 @@ class ControlHost:
             return []
         if hosted is None:
             return [self._dropped(seat, sent, self._residents.absent(seat) or ABSENT)]
-        again = self._callback(hosted, seat, position(), state=sent.before).again(sent)
+        again = replace(self._callback(hosted, seat, position()), state=sent.before).again(sent)
         if again.message is None or again.operation is None:
             return self._counted(seat, again.event)
         self.messages.add(again.operation, again.message)
@@ -221,12 +234,17 @@ class ControlHost:
         self._look_at_executors(position)
         for seat in self.board.seats.values():
             for pending in seat.pending:
-                self._requests.request(self.board, seat, pending, self._pool)
+                self._requests.request(lambda: self.board, seat, pending, self._runs(seat))
             sent = seat.operation
             if sent is not None and (why := self.messages.stuck(sent)):
                 self._append([self._dropped(seat, sent, why)])
             happened |= self._call(self.board.seats[seat.name], position)
         return happened or bool(events)
+
+    def _runs(self, seat: Seat) -> Runs:
+        hosted = self._residents.get(seat.name)
+        module = None if hosted is None else type(hosted.controller).__module__
+        return Runs(pool=self._pool, module=module, find=self._find)
 
     def _taken(self, serial: int, returned: Returned) -> list[ControlEvent]:
         """Take what a callback has left; returns what is to be journalled."""
@@ -235,11 +253,19 @@ class ControlHost:
         if seat is None:
             return []
         event = returned.event
+        if isinstance(event, Handled) and event.callback == "begin" and seat.paused:
+            return []  # it was paused meanwhile: as if it had not begun
+        if isinstance(event, Handled) and is_quiet(seat, event):
+            self._begun[serial] = Moment(**event.moment or {})
+            return []
+        self._begun.pop(serial, None)
         if returned.message is not None and returned.operation is not None:
             self.messages.add(returned.operation, returned.message)
-        if isinstance(event, Handled) and event.moment and event.moment["calls"] < seat.calls:
-            # It was called meanwhile: this operation is the answer.
-            event = replace(event, urgent=True, moment={**event.moment, "calls": seat.calls})
+        if isinstance(event, Handled) and event.operation and event.moment:
+            # If it was called meanwhile, this operation is the answer.
+            called = event.moment["calls"] < seat.calls
+            moment = {**event.moment, "calls": seat.calls}
+            event = replace(event, urgent=event.urgent or called, moment=moment)
         return self._counted(seat, event)
 
     def _counted(self, seat: Seat, event: ControlEvent) -> list[ControlEvent]:
@@ -262,30 +288,30 @@ class ControlHost:
             if sent.reports is None or known is None:
                 return False
             callback = self._callback(hosted, seat, position)
-            self._submit(seat.serial, lambda: callback.complete(sent, known))
+            self._submit(callback, lambda: callback.complete(sent, known))
             return True
         moment = self._moment(seat)
-        last = None if seat.begun is None else Moment(**seat.begun)
+        last = self._begun.get(seat.serial) or seat.last_begun
         if seat.paused or seat.pending or not hosted.trigger.due(moment, last):
             return False
-        callback = self._callback(hosted, seat, position)
         urgent = hosted.trigger.urgent(moment, last)
-        self._submit(seat.serial, replace(callback, urgent=urgent).begin)
+        callback = replace(self._callback(hosted, seat, position), urgent=urgent)
+        self._submit(callback, callback.begin)
         return True
 
-    def _submit(self, serial: int, call: Callable[[], Returned]) -> None:
-        self._running.add(serial)
-        self._pool().submit(call).add_done_callback(
-            lambda done: None if done.cancelled() else self._keep(serial, done.result())
-        )
+    def _submit(self, callback: Callback, call: Callable[[], Returned]) -> None:
+        self._running.add(callback.seat.serial)
+        self._pool().submit(call).add_done_callback(partial(self._keep, callback))
 
-    def _keep(self, serial: int, returned: Returned) -> None:
-        self._came.put((serial, returned))
+    def _keep(self, callback: Callback, done: Future[Returned]) -> None:
+        if done.cancelled():
+            return
+        error = done.exception()
+        returned = done.result() if error is None else callback.broken(error)
+        self._came.put((callback.seat.serial, returned))
         self._wake()
 
-    def _callback(
-        self, hosted: Hosted, seat: Seat, position: StreamPosition, **given: Any
-    ) -> Callback:
+    def _callback(self, hosted: Hosted, seat: Seat, position: StreamPosition) -> Callback:
         rows, sizes = self._per_bin(position)
         control = Control(
             name=seat.name,
@@ -303,7 +329,7 @@ class ControlHost:
         return Callback(
             hosted=hosted,
             seat=seat,
-            state=given.get("state", seat.state),
+            state=seat.state,
             control=control,
             moment=asdict(self._moment(seat)),
         )
@@ -369,6 +395,7 @@ class ControlHost:
         if not isinstance(event, Removed):
             return
         hosted = self._residents.pop(event.controller)
+        self._begun.pop(seat.serial, None)
         self._running.discard(seat.serial)
         if hosted is not None:
             self._pool().submit(self._callback(hosted, seat, position).dispose)

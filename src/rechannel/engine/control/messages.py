@@ -91,7 +91,7 @@ class Messages:
         if record.phase is Phase.DONE:
             return True
         steps = sum(step.id == record.id for step in decision.steps)
-        return record.under_way and len(record.left) == steps
+        return record.phase is Phase.MOVING and len(record.left) == steps
 
     def again(self, timestep: int) -> tuple[ControlMessage, ...]:
         """Return the messages that travel with a timestep that runs again."""

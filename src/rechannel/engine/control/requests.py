@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
 from rechannel.control.board import Board, PendingRequest, Seat, origin_of
-from rechannel.control.conflicts import supersedes
+from rechannel.control.conflicts import judged
 from rechannel.control.events import Answered, ControlEvent
-from rechannel.engine.reconfigure.reconfigurer import Reconfigurer
+from rechannel.control.loading import Find
+from rechannel.dataflow.identity.digests import path_of
+from rechannel.dataflow.identity.logic import find_loaded
+from rechannel.engine.reconfigure.reconfigurer import Judge, Reconfigurer
 from rechannel.errors import RechannelError, RefusedError
 from rechannel.reconfigure import strategies
 from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.changes.registry import KINDS
+from rechannel.reconfigure.changes.together import parts_of
+from rechannel.reconfigure.coordination import Coordination
 from rechannel.reconfigure.requests import Request
 
 
@@ -27,6 +32,18 @@ class Offer(Protocol):
         """Raises RefusedError, DataflowError when it is entered."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Runs:
+    """The driver that a controller runs in."""
+
+    pool: Callable[[], Executor]
+    """Runs what takes time; only changes that switch the program do."""
+    module: str | None
+    """Module of the controller's class; None = this driver does not have it."""
+    find: Find | None
+    """Returns what an import path of an allowed module names; None = none is allowed."""
+
+
 class ControllerRequests:
     """The requests of all controllers of one driver. Belongs to the driver's thread."""
 
@@ -35,14 +52,16 @@ class ControllerRequests:
         self._changes, self._clock, self._offer = changes, clock, offer
         # By serial: a controller that was removed and installed again did not make the requests of the first one.
         self._asked: dict[tuple[int, int], Future[str]] = {}
+        self._inherited: set[tuple[int, int]] = set()
+
+    def inherit(self, board: Board) -> None:
+        """Take over requests that an earlier driver has journalled and not answered."""
+        self._inherited = {(s.serial, p.number) for s in board.seats.values() for p in s.pending}
 
     def request(
-        self, board: Board, seat: Seat, pending: PendingRequest, pool: Callable[[], Executor]
+        self, board: Callable[[], Board], seat: Seat, pending: PendingRequest, runs: Runs
     ) -> None:
-        """Request a change that a controller wants, unless that has been done.
-
-        pool: runs what takes time; only changes that switch the program do.
-        """
+        """Request a change that a controller wants, unless that has been done. board: as the journal has it."""
         key = seat.serial, pending.number
         if key in self._asked:
             return
@@ -52,44 +71,43 @@ class ControllerRequests:
             pending.reconfiguration
         ):  # an earlier driver has requested it, and could not note the answer
             answer.set_result(pending.reconfiguration)
-        elif seat.installed.dry_run:
-            answer.set_exception(RefusedError("dry run: it is not carried out"))
-        else:
-            self._requested(board, seat, pending, pool, answer)
-
-    def _requested(
-        self,
-        board: Board,
-        seat: Seat,
-        pending: PendingRequest,
-        pool: Callable[[], Executor],
-        answer: Future[str],
-    ) -> None:
-        body = pending.request
-        reason = f": {body['reason']}" if body["reason"] else ""
+            return
         try:
-            change = KINDS.read(body["change"])
-            request = Request(
-                change=change,
-                strategy=strategies.from_json(body["strategy"]),
-                cause=f"controller {seat.name!r}{reason}",
-                supersede=supersedes(
-                    board, self._changes.coordination, seat, change, asked=body["supersede"]
-                ),
-                origin=origin_of(seat, pending),
-            )
+            request = self._checked(seat, pending, runs)
+            judged = partial(_judged, board, seat)
+            request_now = judged(self._changes.coordination, request)
         except (RechannelError, ValueError, KeyError) as error:
             answer.set_exception(RefusedError(str(error)))
             return
-        if change.switches_program:
-            opening = pool().submit(self._offered, request, answer)
+        if request.change.switches_program:
+            opening = runs.pool().submit(self._offered, request, request_now, judged, answer)
             opening.add_done_callback(partial(_failed, answer))
         else:
-            self._changes.request(request).add_done_callback(partial(_answered, answer))
+            self._changes.request(request, judged).add_done_callback(partial(_answered, answer))
 
-    def _offered(self, request: Request, answer: Future[str]) -> None:
-        """Open the next version of the program, and request it. Raises what opening it raises."""
-        opened = self._offer(request.change, supersede=request.supersede)
+    def _checked(self, seat: Seat, pending: PendingRequest, runs: Runs) -> Request:
+        """Return a request as a value. Raises RefusedError, ValueError, KeyError."""
+        body = pending.request
+        reason = f": {body['reason']}" if body["reason"] else ""
+        change = KINDS.read(body["change"])
+        if (seat.serial, pending.number) in self._inherited:
+            check_functions(change, runs.module, runs.find)
+        if seat.installed.dry_run:
+            raise RefusedError("dry run: it is not carried out")
+        return Request(
+            change=change,
+            strategy=strategies.from_json(body["strategy"]),
+            cause=f"controller {seat.name!r}{reason}",
+            supersede=body["supersede"],
+            origin=origin_of(seat, pending),
+        )
+
+    def _offered(self, request: Request, now: Request, judged: Judge, answer: Future[str]) -> None:
+        """Open the next version of the program, and request it. Raises what opening it raises.
+
+        now: the request as it is judged before the version is opened, which takes time.
+        """
+        opened = self._offer(request.change, supersede=now.supersede)
         made = opened.__enter__()
 
         def over(done: Future[str]) -> None:
@@ -98,7 +116,8 @@ class ControllerRequests:
                 opened.__exit__(type(error) if error else None, error, None)
             _answered(answer, done)
 
-        self._changes.request(replace(request, change=made)).add_done_callback(over)
+        asked = self._changes.request(replace(request, change=made), judged)
+        asked.add_done_callback(over)
 
     def answers(self, board: Board) -> list[ControlEvent]:
         """Return the events of the requests that have been answered."""
@@ -121,6 +140,31 @@ class ControllerRequests:
                 )
             )
         return events
+
+
+def check_functions(change: Change, module: str | None, find: Find | None) -> None:
+    """Check that a change which the journal names has only functions that this driver's owner provides.
+
+    These are functions of the controller's own module, and of modules that are allowed: whoever can write to a state
+    directory chooses no others. Raises RefusedError, DataflowError.
+    """
+    for path in (path for part in parts_of(change) for path in part.imports):
+        own = path.partition(":")[0] == module and path_of(find_loaded(path)) == path
+        if own:
+            continue
+        if find is None:
+            msg = (
+                f"an earlier driver has journalled it, and {path!r} is neither in the controller's own module nor in"
+                " one that is allowed: name its module in rc.Job(allow=...), or have the controller request it again"
+            )
+            raise RefusedError(msg)
+        find(path)
+
+
+def _judged(
+    board: Callable[[], Board], seat: Seat, coordination: Coordination, request: Request
+) -> Request:
+    return judged(board(), coordination, seat, request)
 
 
 def _answered(answer: Future[str], done: Future[str]) -> None:

@@ -51,6 +51,10 @@ class Residents:
         self._reasons.pop(name, None)
         return self._hosted.pop(name, None)
 
+    def explain(self, name: str, reason: str) -> None:
+        """Note why a controller is not here."""
+        self._reasons[name] = reason
+
     def absent(self, seat: Seat) -> str | None:
         """Why this driver does not have a controller; None = it has."""
         if seat.name in self._hosted:

@@ -20,7 +20,7 @@ from threading import Lock
 
 from msgspec import structs
 
-from rechannel.engine.journal.entries import Body, Committed, Entry, Opened
+from rechannel.engine.journal.entries import Body, Committed, Controlling, Entry, Opened
 from rechannel.engine.journal.snapshot import from_bytes, to_bytes
 from rechannel.engine.journal.state import JournalState
 from rechannel.errors import DamagedStateError, FencedError, MissingFileError, NewerFormatError
@@ -35,13 +35,27 @@ OWED_PER_COMMIT = 64
 cost per commit does not grow with what is owed."""
 
 
+CONTROLS_PER_COMMIT = 8
+"""Entries of controllers that weigh as much as a commit: an idle stream commits nothing, and its controllers write."""
+
+CONTROL_BYTES_PER_COMMIT = 256 << 10
+"""Bytes of entries of controllers that weigh as much as a commit."""
+
+
+def weight(body: Body, size: int) -> float:
+    """Return how much an entry counts towards the next snapshot, in commits. size: bytes."""
+    if isinstance(body, Controlling):
+        return max(1 / CONTROLS_PER_COMMIT, size / CONTROL_BYTES_PER_COMMIT)
+    return float(isinstance(body, Committed))
+
+
 class Journal:
     """The journal as one driver writes it. Threads may share it."""
 
     def __init__(
-        self, store: Store, state: JournalState, *, snapshot_every: int, since_snapshot: int
+        self, store: Store, state: JournalState, *, snapshot_every: int, since_snapshot: float
     ) -> None:
-        """Use `Journal.open`. since_snapshot: commits after the newest snapshot."""
+        """Use `Journal.open`. since_snapshot: weight of the entries after the newest snapshot."""
         if snapshot_every < 1:
             msg = f"snapshot_every must be at least 1 commit, not {snapshot_every}"
             raise ValueError(msg)
@@ -58,7 +72,7 @@ class Journal:
         """Read the journal; nothing is written before the first `append` (of an `Opened`).
 
         keep_versions: committed timesteps whose state stays readable, at least 1.
-        snapshot_every: commits from one snapshot to the next.
+        snapshot_every: commits from one snapshot to the next; see `weight`.
         Raises DamagedStateError naming the entry, NewerFormatError.
         """
         loaded = _load(store)
@@ -133,7 +147,7 @@ class Journal:
             self._store.delete(key)
             return False
         self._state = after
-        self._since_snapshot += isinstance(body, Committed)
+        self._since_snapshot += weight(body, len(data))
         return True
 
     def _snapshot(self) -> None:
@@ -180,7 +194,7 @@ def read_only(store: Store) -> JournalState:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Loaded:
     state: JournalState
-    since_snapshot: int
+    since_snapshot: float
 
 
 def _load(store: Store) -> _Loaded:
@@ -210,15 +224,15 @@ def _newest_intact(store: Store, snapshots: Iterable[int]) -> JournalState:
 
 
 def _replay(store: Store, state: JournalState) -> _Loaded:
-    commits = 0
+    since = 0.0
     while True:
-        entry = _read(store, state.next_number)
+        entry, size = _read(store, state.next_number)
         if entry is None:
             later = [n for n in _numbers(store, JOURNAL) if n >= state.next_number]
             if not later:
-                return _Loaded(state=state, since_snapshot=commits)
+                return _Loaded(state=state, since_snapshot=since)
             # The listing is later than the read, and entries are created in order: it must exist now.
-            entry = _read(store, state.next_number)
+            entry, size = _read(store, state.next_number)
         if entry is None:
             raise _gap(state.next_number, min(later))
         try:
@@ -229,16 +243,17 @@ def _replay(store: Store, state: JournalState) -> _Loaded:
                 " from a copy"
             )
             raise DamagedStateError(msg) from error
-        commits += isinstance(entry.body, Committed)
+        since += weight(entry.body, size)
 
 
-def _read(store: Store, number: int) -> Entry | None:
+def _read(store: Store, number: int) -> tuple[Entry | None, int]:
+    """Return an entry and its bytes; None if there is none."""
     key = entry_key(number)
     try:
         data = store.read(key)
     except MissingFileError:
-        return None
-    return Entry.from_bytes(data, name=f"journal entry {key}")
+        return None, 0
+    return Entry.from_bytes(data, name=f"journal entry {key}"), len(data)
 
 
 def _gap(number: int, later: int) -> DamagedStateError:

@@ -64,6 +64,9 @@ class Abilities:
         )
 
 
+Judge = Callable[[Coordination, Request], Request]
+"""Returns a request with what it supersedes, given the reconfigurations at that moment. Raises RefusedError."""
+
 RecordListener = Callable[[Record], None]
 """Receives a record that is over."""
 
@@ -104,9 +107,12 @@ class Reconfigurer:
         """All reconfigurations."""
         return self._journal.state.coordination
 
-    def request(self, request: Request) -> Future[str]:
-        """Hand a request to the driver's thread. The future has its id, or the reason for its refusal."""
-        return self._calls.submit(lambda position: self._judge(request, position))
+    def request(self, request: Request, judged: Judge | None = None) -> Future[str]:
+        """Hand a request to the driver's thread. The future has its id, or the reason for its refusal.
+
+        judged: says there what the request supersedes, and may refuse it.
+        """
+        return self._calls.submit(lambda position: self._judge(request, position, judged))
 
     def request_abort(self, id_: str, reason: str) -> Future[None]:
         """Hand an abort to the driver's thread."""
@@ -155,7 +161,10 @@ class Reconfigurer:
         rows = self._measured.loads(configuration)
         return rows, {name: size for name, (_, size) in sizes.items()}
 
-    def _judge(self, request: Request, position: StreamPosition) -> Callable[[], str]:
+    def _judge(
+        self, request: Request, position: StreamPosition, judged: Judge | None
+    ) -> Callable[[], str]:
+        request = request if judged is None else judged(self.coordination, request)
         event = accept(self.coordination, request, self.view(position))
         # An event that contradicts the records is refused before it is journalled.
         self.coordination.after(event)

@@ -4,9 +4,23 @@ import threading
 
 import pytest
 
+from rechannel.control.events import Called, Installed
 from rechannel.engine.journal import log as journal_module
-from rechannel.engine.journal.entries import Closed, Committed, Entry, Intent, Note, Opened
-from rechannel.engine.journal.log import Journal, read_only
+from rechannel.engine.journal.entries import (
+    Closed,
+    Committed,
+    Controlling,
+    Entry,
+    Intent,
+    Note,
+    Opened,
+)
+from rechannel.engine.journal.log import (
+    CONTROL_BYTES_PER_COMMIT,
+    CONTROLS_PER_COMMIT,
+    Journal,
+    read_only,
+)
 from rechannel.errors import DamagedStateError, FencedError, NewerFormatError, StorageError
 from rechannel.model.configuration import Configuration
 from rechannel.state.keys import entry_key, snapshot_key
@@ -368,3 +382,26 @@ def test_a_journal_on_disk(tmp_path):
     commit(journal, 5)
     assert read_only(store) == journal.state
     assert names(store, "snapshots/") == [5, 9]
+
+
+def test_entries_of_controllers_on_an_idle_stream_do_not_pile_up(store):
+    journal = start(store, snapshot_every=4)
+    installed = Installed(controller="one", time_ms=1, path="m:C", state="")
+    journal.append(Controlling(events=(installed,)))
+    most = 0
+    for number in range(400):
+        journal.append(Controlling(events=(Called(controller="one", time_ms=number),)))
+        most = max(most, len(names(store, "journal/")))
+    assert most <= 2 * (4 * CONTROLS_PER_COMMIT + 1)
+    assert Journal.open(store, keep_versions=3, snapshot_every=4)[1] == journal.state
+    assert journal.state.board.seat("one").calls == 400
+
+
+def test_large_entries_of_controllers_bring_a_snapshot_sooner(store):
+    journal = start(store, snapshot_every=4)
+    for _ in range(20):
+        state = "x" * CONTROL_BYTES_PER_COMMIT
+        journal.append(
+            Controlling(events=(Installed(controller="one", time_ms=1, path="m:C", state=state),))
+        )
+    assert len(names(store, "journal/")) <= 10
