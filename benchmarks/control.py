@@ -30,7 +30,7 @@ BOUNDS = {"1": 1.015, "each": 1.05}
 """How many times as long a timestep may take, with one operation per second and with one per timestep."""
 
 FEW = 10
-"""With fewer operations nothing is said about what one adds."""
+"""With fewer operations there is no figure of what one adds."""
 
 
 def run_loads(parameters: Parameters) -> Measurement:

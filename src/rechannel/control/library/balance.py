@@ -2,7 +2,7 @@
 
 The decision is in `skew.py`. An operator becomes uneven above `enter` and is even again below `leave`. While it is
 uneven, the controller acts `cool_down` timesteps after the latest change of the operator, whatever requested it, and
-after its own latest step; twice as long each time that somebody else, such as Guard, has changed it since that step.
+after its own latest step; twice as long each time that another controller or user has changed it since that step.
 
     moving bins helps   -> rebalance
     it does not         -> ask for the heaviest key -> split the heaviest bin, or report the key

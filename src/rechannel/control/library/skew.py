@@ -45,7 +45,7 @@ class Watched:
     key: str = ""
     """The key that the log names as the reason, since the operator became uneven."""
     crossed: bool = False
-    """Whether somebody else has changed the operator since that step."""
+    """Whether another controller or a user has changed the operator since that step."""
     times: int = 0
     """How many of its steps before that one were crossed, in a row."""
 

@@ -145,8 +145,8 @@ class ControllerRequests:
 def check_functions(change: Change, module: str | None, find: Find | None) -> None:
     """Check that a change which the journal names has only functions that this driver's owner provides.
 
-    These are functions of the controller's own module, and of modules that are allowed: whoever can write to a state
-    directory chooses no others. Raises RefusedError, DataflowError.
+    These are functions of the controller's own module, and of modules that are allowed. A user who can write to the
+    state directory can name no others. Raises RefusedError, DataflowError.
     """
     for path in (path for part in parts_of(change) for path in part.imports):
         own = path.partition(":")[0] == module and path_of(find_loaded(path)) == path
