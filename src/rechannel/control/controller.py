@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -94,6 +94,8 @@ class Control(Generic[S]):
     """Expected bytes of state, by operator."""
     rows_per_bin: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """Rows received over the last timesteps, by operator, shape (bins,)."""
+    judge: Callable[[Change], str] = field(default=lambda _: "", repr=False)
+    """What `refusal` asks."""
     requests: list[ChangeRequest] = field(default_factory=list)
     """What `reconfigure` was called with in this callback."""
     notes: list[str] = field(default_factory=list)
@@ -116,6 +118,13 @@ class Control(Generic[S]):
         self.requests.append(
             ChangeRequest(change=change, strategy=strategy, supersede=supersede, reason=reason)
         )
+
+    def refusal(self, change: Change) -> str:
+        """Return why a change would be refused as the stream is now; "" if it would not. Nothing is requested.
+
+        Changes that are under way do not count: whether a request may supersede them is decided when it is made.
+        """
+        return self.judge(change)
 
     def requested(self, record: Record) -> bool:
         """Whether the controller itself has requested a change."""

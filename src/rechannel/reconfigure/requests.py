@@ -17,7 +17,7 @@ from rechannel.reconfigure.events import Event, Requested, Reversed
 from rechannel.reconfigure.moment import EventMoment, bound
 from rechannel.reconfigure.record import Phase, Record
 from rechannel.reconfigure.steps import Route, Step, apply_steps, rewritten, route
-from rechannel.reconfigure.strategies import Strategy, steps_of
+from rechannel.reconfigure.strategies import AllAtOnce, Strategy, steps_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +83,15 @@ def accept(state: Coordination, request: Request, now: Now) -> Requested:
         supersedes=tuple(record.id for record in gone),
         origin=request.origin,
     )
+
+
+def refusal(state: Coordination, change: Change, now: Now) -> str:
+    """Return why a change would be refused; "" if it would not."""
+    try:
+        accept(state, Request(change=change, strategy=AllAtOnce()), now)
+    except RechannelError as error:
+        return str(error)
+    return ""
 
 
 def projection(state: Coordination, now: Now) -> Configuration:

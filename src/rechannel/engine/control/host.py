@@ -325,6 +325,7 @@ class ControlHost:
             configurations=self._journal.state.configurations,
             rows_per_bin=rows,
             bytes_per_bin=sizes,
+            judge=self._changes.judge(position, rows),
         )
         return Callback(
             hosted=hosted,

@@ -26,6 +26,7 @@ from rechannel.engine.reconfigure.preparer import LiveManifests, NothingToPrepar
 from rechannel.engine.reconfigure.takeover import is_other_application, note_application, take_over
 from rechannel.model.configuration import Configuration
 from rechannel.model.hashspace import Intervals
+from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.coordination import Coordination, Now, finished
 from rechannel.reconfigure.coordinator import (
     Decision,
@@ -39,7 +40,7 @@ from rechannel.reconfigure.coordinator import (
 )
 from rechannel.reconfigure.events import Event, Finished, Requested
 from rechannel.reconfigure.record import Phase, Record
-from rechannel.reconfigure.requests import Request, abort, accept
+from rechannel.reconfigure.requests import Request, abort, accept, refusal
 from rechannel.reconfigure.steps import Sizes
 from rechannel.reconfigure.stream_facts import Limits, NoLimits, StreamFacts
 from rechannel.sources.reader import SourceReader
@@ -160,6 +161,15 @@ class Reconfigurer:
         sizes = self._measured.sizes(configuration).bins
         rows = self._measured.loads(configuration)
         return rows, {name: size for name, (_, size) in sizes.items()}
+
+    def judge(self, position: StreamPosition, rows: PerBin) -> Callable[[Change], str]:
+        """Return a function that says why a change would be refused now, "" if it would not. Any thread may call it.
+
+        rows: as `per_bin` returns them.
+        """
+        now = self.view(position, measured=False)
+        facts = replace(now.facts, loads={name: tuple(each) for name, each in rows.items()})
+        return partial(refusal, self.coordination, now=replace(now, facts=facts))
 
     def _judge(
         self, request: Request, position: StreamPosition, judged: Judge | None

@@ -39,6 +39,8 @@ class HeavyKey:
     """Its values, in the order of the key columns."""
     hash: int
     rows: int
+    rows_by_side: tuple[int, int] | None = None
+    """Of these rows, those of the left and of the right input; None for an operator with one input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

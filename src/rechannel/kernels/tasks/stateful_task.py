@@ -37,7 +37,7 @@ from rechannel.kernels.tasks.measure import Measures
 from rechannel.kernels.tasks.parts import Demand, Part, parts_of
 from rechannel.kernels.tasks.report import HotKey, SparkTask, StateReport, TaskReport, report_blob
 from rechannel.kernels.tasks.storing import Storing, all_of
-from rechannel.kernels.tasks.task_view import Heaviest, Viewed
+from rechannel.kernels.tasks.task_view import Heaviest, Viewed, is_sided
 from rechannel.model.buffers import Mask
 from rechannel.model.eventtime import NEVER, Clock, Times
 from rechannel.model.hashspace import HashArray
@@ -107,7 +107,7 @@ class StatefulTask:
             controls, done = None, _Done()
             if self.step.controls:
                 controls = Controls(self.program, self.step, self.task, inbox.controls)
-                done.heaviest = Heaviest(controls.heaviest)
+                done.heaviest = Heaviest(controls.heaviest, sided=is_sided(self.program.can))
                 viewed = Viewed(
                     program=self.program,
                     step=self.step,

@@ -19,10 +19,13 @@ from rechannel.kernels.protocol.control import (
     TaskView,
 )
 from rechannel.kernels.protocol.program import StageProgram, StageStep
+from rechannel.kernels.protocol.resolved import Capabilities
+from rechannel.kernels.protocol.two_sides import MARK, RIGHT
 from rechannel.kernels.shuffle.receive import Received
 from rechannel.kernels.tasks.binned import Counts, bytes_per_bin
 from rechannel.kernels.tasks.emit import Emitter
 from rechannel.kernels.tasks.measure import Measures
+from rechannel.model.buffers import IntArray
 from rechannel.model.eventtime import NEVER, Clock
 
 
@@ -31,6 +34,8 @@ class Heaviest:
     """The keys of a task that received most rows. most: how many; 0 = none are looked for."""
 
     most: int = 0
+    sided: bool = False
+    """Whether the operator has two inputs: the first column of what it receives tells the side of a row."""
     keys: list[HeavyKey] = field(default_factory=list)
 
     def received(self, received: Received) -> None:
@@ -45,10 +50,32 @@ class Heaviest:
             zip(*columns, strict=True),
             received.hashes[top].tolist(),
             sizes[top].tolist(),
+            self._by_side(received, top),
             strict=True,
         )
-        keys = [HeavyKey(key=key, hash=hash_, rows=rows) for key, hash_, rows in found]
+        keys = [
+            HeavyKey(key=key, hash=hash_, rows=rows, rows_by_side=sides)
+            for key, hash_, rows, sides in found
+        ]
         self.keys = nlargest(self.most, [*self.keys, *keys], key=lambda k: (k.rows, -k.hash))
+
+    def _by_side(self, received: Received, top: IntArray) -> list[tuple[int, int] | None]:
+        """Return the rows of some keys by side."""
+        if not self.sided:
+            return [None] * len(top)
+        sides = received.values[0].to_numpy(zero_copy_only=False)
+        groups = received.groups
+        bounds = zip(groups.starts[top].tolist(), groups.sizes[top].tolist(), strict=True)
+        rights = [int((sides[start : start + size] == RIGHT).sum()) for start, size in bounds]
+        return [
+            (size - right, right)
+            for size, right in zip(groups.sizes[top].tolist(), rights, strict=True)
+        ]
+
+
+def is_sided(can: Capabilities) -> bool:
+    """Whether rows of two inputs reach an operator, told apart by their first column."""
+    return bool(can.wire_schema(combined=False).names[:1] == [MARK.name])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -246,6 +246,59 @@ def test_a_handler_sees_the_load_of_its_task_its_heaviest_keys_and_its_state():
     assert all(one["bytes"] for one in counts if one["state"])
 
 
+class Sides(OperatorHandler):
+    """The heaviest key of a join, and its rows by side."""
+
+    heaviest = 1
+
+    def on_complete(self, task: TaskView) -> Any:
+        return [[*key.key, key.rows, *(key.rows_by_side or ())] for key in task.heaviest]
+
+    def merge(self, one: list[Any], other: list[Any]) -> list[Any]:
+        return sorted([*one, *other])
+
+
+class AskingSides(rc.control.Controller):
+    """Keeps what every timestep's tasks reply."""
+
+    trigger = rc.control.every(timesteps=1)
+
+    def on_begin(self, control):
+        return rc.control.operation(Sides(), operators=["pairs"])
+
+    def on_complete(self, control, outcome):
+        control.state = outcome.replies["pairs"]
+
+
+def test_a_handler_sees_the_rows_of_a_heavy_key_by_side():
+    batch, few = [{"k": 3}] * 5 + [{"k": 4}], [{"k": 3}] * 2
+    left, right = (script("k bigint", [rows] * 6) for rows in (batch, few))
+    sides = [rc.read().memory(rows, name=name) for rows, name in ((left, "l"), (right, "r"))]
+    pairs = sides[0].join(sides[1], "k", name="pairs", tasks=1)
+    process = Harness(pairs.write.memory("out")).start(controllers=[AskingSides()])
+    process.run()
+    assert seat(process, "askingsides").state == [[3, 7, 5, 2]]
+
+
+class Judging(rc.control.Controller):
+    """Asks whether changes would be refused."""
+
+    trigger = rc.control.every(timesteps=1)
+
+    def on_begin(self, control):
+        changes = [rc.changes.rescale(name, 3) for name in ("counts", "no-such-operator")]
+        control.state = [control.refusal(change) for change in changes]
+
+
+def test_a_controller_learns_why_a_change_would_be_refused_and_requests_nothing():
+    process = harness().start(controllers=[Judging()])
+    process.run()
+    accepted, refused = seat(process, "judging").state
+    assert accepted == ""
+    assert "no-such-operator" in refused
+    assert process.changes.coordination.records == ()
+
+
 class Moving(rc.control.Controller):
     """Changes the parallelism with a blocking operation, once."""
 
