@@ -65,9 +65,8 @@ class _Done:
         if self.heaviest is not None:
             self.heaviest.received(received)
         counts = rows_per_bin(routing, received)
-        if self.per_bin is not None and counts is not None:
-            counts += self.per_bin
-        self.per_bin = counts
+        if counts is not None:
+            self.per_bin = counts if self.per_bin is None else self.per_bin + counts
 
     def report(self, times: Times | None) -> StateReport:
         """Return it as a part of the task's report."""

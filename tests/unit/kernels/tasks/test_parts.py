@@ -13,6 +13,8 @@ from rechannel import aggregates as agg
 from rechannel.kernels.lsm import footprint
 from rechannel.kernels.shuffle.spool import Spool
 from rechannel.kernels.tasks import parts, stateful_task, storing
+from rechannel.kernels.tasks.binned import unpack_bins
+from rechannel.kernels.tasks.report import TaskReport
 from rechannel.settings import Settings
 from rechannel.state.merging import MergePolicy
 from rechannel.testing import Harness, script
@@ -129,6 +131,33 @@ def test_parts_change_nothing(name: str, seen: Counter[str]):
     assert output(PROGRAMS[name], TINY) == expected
     assert seen["parts"]
     assert seen["spilled"]
+
+
+def test_rows_per_bin_are_those_of_all_parts(
+    seen: Counter[str], monkeypatch: pytest.MonkeyPatch
+):
+    """A part may have waiting state and no rows."""
+    reports: list[TaskReport] = []
+    count = stateful_task.rows_per_bin
+
+    def counted(routing, received):
+        found = count(routing, received)
+        seen["without rows"] += found is None
+        return found
+
+    def kept(**facts) -> TaskReport:
+        reports.append(TaskReport(**facts))
+        return reports[-1]
+
+    monkeypatch.setattr(stateful_task, "rows_per_bin", counted)
+    monkeypatch.setattr(stateful_task, "TaskReport", kept)
+    output(PROGRAMS["tumbling"], TINY)
+    assert seen["parts"]
+    assert seen["without rows"]
+    for report in reports:
+        assert report.state is not None
+        found = 0 if report.state.bins is None else unpack_bins(report.state.bins).sum()
+        assert found == report.costs.counts["rows_in"]
 
 
 def test_merges_of_more_than_a_task_may_hold_go_part_by_part(seen: Counter[str]):
