@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from rechannel.control.board import LINE_CHARACTERS, LOG_KEPT, Seat, SentOperation, shown
-from rechannel.control.controller import MOST_METRICS, Control, Controller, Outcome, TaskReply
+from rechannel.control.controller import MOST_METRICS, Control, Controller
 from rechannel.control.events import ControlEvent, Dropped, Failed, Handled
 from rechannel.control.operation import Operation
 from rechannel.control.triggers import KINDS, METRICS, Moment, Trigger
+from rechannel.engine.control.outcomes import outcome_of, reply_of
 from rechannel.errors import RefusedError
 from rechannel.kernels.protocol.control import ControlMessage, OperatorHandler
-from rechannel.kernels.tasks.control import Merging
 from rechannel.kernels.tasks.limited import FailedCallError, jsonable, within
 from rechannel.model.codec import Json, decode
 from rechannel.reconfigure.strategies import AllAtOnce, Strategy
@@ -185,23 +185,8 @@ class Callback:
         handler, timestep = operation.handler, sent.timestep or 0
         reports = sent.reports or ()
         for report in reports:
-            reply = TaskReply(
-                operation=sent.id,
-                timestep=timestep,
-                replies={n: _typed(handler, value) for n, value in report.replies.items()},
-                failures=report.failures,
-            )
-            self.hosted.controller.on_next(self.control, reply)
-        failures = tuple(f for report in reports for f in report.failures)
-        outcome = Outcome(
-            operation=sent.id,
-            timestep=timestep,
-            replies=together(
-                handler, [report.replies for report in reports], operation.reply_bytes
-            ),
-            failures=failures,
-            failed=len(failures) + sum(report.more for report in reports),
-        )
+            self.hosted.controller.on_next(self.control, reply_of(handler, timestep, report))
+        outcome = outcome_of(operation, sent.id, timestep, reports)
         self.hosted.controller.on_complete(self.control, outcome)
         return Returned(event=self._handled("complete", sent.id, None))
 
@@ -278,26 +263,3 @@ class Callback:
             error=str(error)[-2_000:],
             moment=dict(self.moment) if callback == "begin" else None,
         )
-
-
-def together(
-    handler: OperatorHandler, replies: Sequence[Mapping[str, Json]], most: int
-) -> dict[str, Any]:
-    """Return the replies of all tasks, merged by operator. Raises ValueError if a merge raises."""
-    by_operator: dict[str, list[Json]] = {}
-    for each in replies:
-        for operator, value in each.items():
-            by_operator.setdefault(operator, []).append(value)
-    return {n: _typed(handler, _merged(handler, values, most)) for n, values in by_operator.items()}
-
-
-def _merged(handler: OperatorHandler, values: Sequence[Json], most: int) -> Json:
-    merging = Merging(handler=handler, values=values, most=most)
-    found = merging.run()
-    if merging.errors:
-        raise ValueError(merging.errors[0])
-    return found
-
-
-def _typed(handler: OperatorHandler, data: Json) -> Any:
-    return data if handler.reply_type is None else decode(handler.reply_type, data)

@@ -6,7 +6,7 @@ operation's handler is called as Chi's operator side is (Mai et al., VLDB'18):
     on_begin     the first message has arrived
     on_next      once per input channel, with the replies that came on it
     on_complete  all channels have delivered theirs: returns the task's reply
-    on_dispose   the task forwards the message
+    on_dispose   the task is done with the message, and forwards it next
 
 Replies of one operator are merged two by two on their way, so the driver receives one per operator and last task.
 """
@@ -107,7 +107,7 @@ class OperatorHandler:
     reads_state: ClassVar[bool] = False
     """Whether it reads the task's state."""
     reply_type: ClassVar[type | None] = None
-    """Dataclass of its replies; None = values that JSON can hold."""
+    """Dataclass of its replies; None = values that JSON can hold. Any other reply is a failed one."""
 
     def on_begin(self, task: TaskView) -> None:
         """The first control message of the operation has arrived at this task."""
@@ -120,7 +120,7 @@ class OperatorHandler:
         del task
 
     def on_dispose(self) -> None:
-        """The message has left this task."""
+        """The task is done with the message, which it forwards next. If this raises, the reply counts all the same."""
 
     def merge(self, one: Reply, other: Reply) -> Reply:
         """Combine two replies of the same operator. It has to be associative and commutative."""

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import json
 import pickle
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 
@@ -27,15 +25,13 @@ from rechannel.kernels.protocol.control import (
 from rechannel.kernels.protocol.program import StageProgram, StageStep
 from rechannel.kernels.shuffle.wire import CONTROL, Blob, pack
 from rechannel.kernels.tasks.emit import Emitter
-from rechannel.kernels.tasks.limited import FailedCallError, exceeds, jsonable, within
+from rechannel.kernels.tasks.limited import FailedCallError, within
+from rechannel.kernels.tasks.replies import Merging, by_operator, read, written
 from rechannel.kernels.tasks.report import ControlReport, FailedReply
 from rechannel.model.codec import Json, decode, encode
 
 FAILURES_KEPT = 8
 """Failed replies of an operation that are kept; of others only the number."""
-
-LOOKED_AT = 64
-"""After this many merges of replies, the size of their result is looked at."""
 
 ERROR_CHARACTERS = 2_000
 """Length to which the text of a failed reply is cut."""
@@ -105,19 +101,30 @@ class Controls:
                     report = replace(report, replies={**report.replies, **own})
             except FailedCallError as error:
                 report = self._failed(report, str(error))
+            report = self._disposed(message, handler, report)
         self.gathered[message.operation] = report
 
     def _reply(self, message: ControlMessage, handler: OperatorHandler, view: View) -> Json:
         """What the handler of an operation replies, as JSON. Raises what it raises."""
         task = view(handler, message)
+        handler.on_begin(task)
+        for channel in self._channels[message.operation]:
+            known = {n: read(handler, value) for n, value in channel.replies.items()}
+            handler.on_next(task, replace(channel, replies=known))
+        reply = handler.on_complete(task)
+        return None if reply is None else written(handler, reply, message.reply_bytes)
+
+    def _disposed(
+        self, message: ControlMessage, handler: OperatorHandler, report: ControlReport
+    ) -> ControlReport:
+        """Return the report after `on_dispose`, whose failure leaves the reply as it is."""
+        if type(handler).on_dispose is OperatorHandler.on_dispose:
+            return report
         try:
-            handler.on_begin(task)
-            for channel in self._channels[message.operation]:
-                known = {n: _read(handler, value) for n, value in channel.replies.items()}
-                handler.on_next(task, replace(channel, replies=known))
-            return written(handler.on_complete(task), message.reply_bytes)
-        finally:
-            handler.on_dispose()
+            within(message.seconds, handler.on_dispose)
+        except FailedCallError as error:
+            return self._failed(report, f"on_dispose: {error}")
+        return report
 
     def _merged(
         self, message: ControlMessage, handler: OperatorHandler, report: ControlReport
@@ -131,12 +138,8 @@ class Controls:
                 more=sum(each.more for each in came),
             )
         )
-        by_operator: dict[str, list[Json]] = {}
-        for each in came:
-            for operator, value in each.replies.items():
-                by_operator.setdefault(operator, []).append(value)
         replies: dict[str, Json] = {}
-        for operator, values in by_operator.items():
+        for operator, values in by_operator(each.replies for each in came).items():
             if len(values) == 1:
                 replies[operator] = values[0]
                 continue
@@ -205,38 +208,6 @@ def bounded(report: ControlReport) -> ControlReport:
     if over <= 0:
         return report
     return replace(report, failures=report.failures[:FAILURES_KEPT], more=report.more + over)
-
-
-@dataclass
-class Merging:
-    """Merges the replies of one operator. A merge that raises loses one reply, and not the others."""
-
-    handler: OperatorHandler
-    values: Sequence[Json]
-    most: int
-    """Bytes that the result may have."""
-    errors: list[str] = field(default_factory=list)
-
-    def run(self) -> Json:
-        """Return the result as JSON. Raises ValueError if it is too large."""
-        value = _read(self.handler, self.values[0])
-        for number, other in enumerate(self.values[1:], 1):
-            try:
-                value = self.handler.merge(value, _read(self.handler, other))
-            except Exception:
-                self.errors.append(traceback.format_exc())
-            if number % LOOKED_AT == 0 and exceeds(value, self.most):
-                break  # the result is refused
-        return written(value, self.most)
-
-
-def written(value: Any, most: int) -> Json:
-    """Return a reply as JSON. Raises TypeError, ValueError for what JSON cannot hold, and above `most` bytes."""
-    return jsonable(value, most, "its reply")
-
-
-def _read(handler: OperatorHandler, data: Json) -> Any:
-    return data if handler.reply_type is None else decode(handler.reply_type, data)
 
 
 def _handler(message: ControlMessage) -> OperatorHandler:

@@ -105,6 +105,10 @@ class StateReport:
     """By segment that was read: the first event time after this timestep that one of its rows waits for."""
 
 
+IN_DRIVER = -1
+"""The task of a reply that failed where the last replies are read and merged."""
+
+
 @row
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedReply:
@@ -112,6 +116,7 @@ class FailedReply:
 
     operator: str
     task: int
+    """Its number; IN_DRIVER = none."""
     error: str
     """Its traceback, or why its reply was refused; cut to `ERROR_CHARACTERS`."""
 

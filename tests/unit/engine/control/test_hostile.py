@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ from rechannel.control.events import Called
 from rechannel.control.triggers import Every
 from rechannel.errors import RefusedError
 from rechannel.kernels.tasks.limited import jsonable
-from tests.unit.engine.control.test_host import command, harness, seat
+from rechannel.testing import Harness
+from tests.unit.engine.control.test_host import command, harness, numbered, seat
 
 HAPPENED: list[str] = []
 """What the faults have done: each of them says so."""
@@ -330,3 +332,87 @@ def test_a_handler_that_cannot_be_ended_is_left_behind():
 def test_a_value_is_as_it_is_read_again():
     assert jsonable({1: (2, None)}, 100, "it") == {"1": [2, None]}
     assert jsonable(nested(100), 1_000, "it") == nested(100)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Count:
+    rows: int
+
+
+class Typed(OperatorHandler):
+    """Replies with what is no `Count` in one of the sources, or everywhere."""
+
+    reply_type = Count
+
+    def __init__(self, everywhere: bool) -> None:
+        self.everywhere = everywhere
+
+    def on_complete(self, task: TaskView) -> Any:
+        if self.everywhere or task.operator == "numbers" and task.task == 0:
+            HAPPENED.append("untyped")
+            return {"rows": "many"}
+        return Count(rows=task.rows_in)
+
+    def merge(self, one: Count, other: Count) -> Count:
+        return Count(rows=one.rows + other.rows)
+
+
+class Untyped(Typed):
+    """Merges to what is no `Count`."""
+
+    def merge(self, one: Count, other: Count) -> Any:
+        HAPPENED.append("untyped")
+        return {"rows": "many"}
+
+
+NO_COUNT = "TypeError: its reply is no Count: TypeError: expected int, found 'many'"
+
+
+def typed(handler: OperatorHandler) -> tuple[dict[str, int], list[str], list[int]]:
+    """Replies, failures and output of a stream with several tasks, and the failures of its controller: none."""
+    rows = rc.read().generator(
+        numbered, schema="k bigint", rows=30, per_timestep=10, partitions=3, name="numbers"
+    )
+    counts = rows.key_by("k").aggregate(n=rc.aggregates.count(), name="counts")
+    stream = Harness(counts.write.memory("out"), settings=rc.Settings(tasks=3))
+
+    def keep(control: Any, outcome: Any) -> None:
+        replies = {name: reply.rows for name, reply in outcome.replies.items()}
+        control.state = [replies, sorted({f.error.splitlines()[-1] for f in outcome.failures})]
+
+    sends = Doing(lambda _: rc.control.operation(handler))
+    sends.on_complete = keep  # type: ignore[method-assign]
+    process = stream.start(controllers=[sends])
+    command(process, Called, "doing")
+    process.run()
+    assert "untyped" in HAPPENED
+    assert seat(process, "doing").failed == 0
+    replies, failures = seat(process, "doing").state
+    return replies, failures, [table.num_rows for table in stream.outputs().values()]
+
+
+def test_a_reply_of_another_type_is_a_failed_one_and_the_others_count():
+    replies, failures, rows = typed(Typed(everywhere=False))
+    assert replies.keys() == {"numbers", "counts"}
+    assert failures == [NO_COUNT]
+    assert rows == [10] * 3
+
+
+@pytest.mark.parametrize("handler", [Typed(everywhere=True), Untyped(everywhere=False)])
+def test_replies_and_merges_of_another_type_are_failed_replies(handler):
+    assert typed(handler) == ({}, [NO_COUNT], [10] * 3)
+
+
+class Disposing(Replying):
+    """Replies well, and fails after that."""
+
+    def on_dispose(self) -> None:
+        raise LookupError("not there")
+
+
+def test_a_failure_at_the_end_leaves_the_reply():
+    state, rows = replies(Disposing(lambda: HAPPENED.append("reply") or 1))
+    assert "reply" in HAPPENED
+    assert state["replies"] == {"memory": 1, "counts": 1}
+    assert state["failures"] == ["LookupError: not there"]
+    assert rows == [10] * 4
