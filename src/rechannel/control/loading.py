@@ -66,15 +66,13 @@ class Wanted:
             DataflowError: the path cannot be imported.
         """
         check_settings(self.name, self.seconds, self.failures)
-        kind = _within(
-            IMPORT_SECONDS, partial(find, self.path), f"{self.path!r} cannot be imported"
-        )
+        kind = self._within(IMPORT_SECONDS, partial(find, self.path), "cannot be imported")
         if not (isinstance(kind, type) and issubclass(kind, Controller)) or kind is Controller:
             msg = f"{self.path!r} is no controller: name a class derived from rc.control.Controller"
             raise RefusedError(msg)
         parameters = self._written()
         values = checked(kind, parameters)
-        controller = _within(self.seconds, partial(kind, **values), f"{self.path!r} cannot be made")
+        controller = self._within(self.seconds, partial(kind, **values), "cannot be made")
         installation = install(
             controller,
             name=self.name,
@@ -84,6 +82,26 @@ class Wanted:
             failures=self.failures,
         )
         return replace(installation, path=self.path, parameters=parameters)
+
+    def _within(self, seconds: float, call: Callable[[], Any], otherwise: str) -> Any:
+        """Return what a call returns. otherwise: its failure. Raises RefusedError, and what the call refuses."""
+        refused: list[RechannelError] = []
+
+        def run() -> Any:
+            try:
+                return call()
+            except RechannelError as error:
+                refused.append(error)
+                return None
+
+        try:
+            returned = within(seconds, run, self.path)
+        except FailedCallError as error:
+            msg = f"{self.path!r} {otherwise}: {str(error)[-2_000:]}"
+            raise RefusedError(msg) from error
+        if refused:
+            raise refused[0]
+        return returned
 
     def _written(self) -> dict[str, Any]:
         try:
@@ -128,24 +146,3 @@ def _constructor(kind: type[Controller]) -> tuple[dict[str, inspect.Parameter], 
         raise RefusedError(msg) from error
     by_name = {inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
     return {name: one for name, one in found if one.kind in by_name}, hints
-
-
-def _within(seconds: float, call: Callable[[], Any], otherwise: str) -> Any:
-    """Return what a call returns. otherwise: the failure, in words. Raises RefusedError, and what the call refuses."""
-    refused: list[RechannelError] = []
-
-    def run() -> Any:
-        try:
-            return call()
-        except RechannelError as error:
-            refused.append(error)
-            return None
-
-    try:
-        returned = within(seconds, run)
-    except FailedCallError as error:
-        msg = f"{otherwise}: {str(error)[-2_000:]}"
-        raise RefusedError(msg) from error
-    if refused:
-        raise refused[0]
-    return returned

@@ -53,7 +53,7 @@ class Hosted:
     def of(cls, controller: Controller, name: str, seconds: float) -> tuple[Hosted, Json]:
         """Return it with its first state as JSON. Raises RefusedError if `on_init` fails or takes longer."""
         try:
-            return within(seconds, partial(cls._of, controller))
+            return within(seconds, partial(cls._of, controller), name)
         except FailedCallError as error:
             msg = f"controller {name!r} is not installed, for its on_init failed: {str(error)[-2_000:]}"
             raise RefusedError(msg) from error
@@ -130,7 +130,7 @@ class Callback:
 
     def _within(self, callback: str, id_: str, call: Callable[[], Returned]) -> Returned:
         try:
-            return within(self.seat.installed.seconds, call)
+            return within(self.seat.installed.seconds, call, self.seat.name)
         except FailedCallError as error:
             return Returned(event=self._failed(callback, id_, error))
 
@@ -172,7 +172,7 @@ class Callback:
     def dispose(self) -> None:
         """Call `on_dispose`: the controller is removed, so a failure is only logged."""
         try:
-            within(self.seat.installed.seconds, self._disposed)
+            within(self.seat.installed.seconds, self._disposed, self.seat.name)
         except FailedCallError as error:
             _LOG.warning("controller %r: on_dispose failed: %s", self.seat.name, error)
 

@@ -144,6 +144,11 @@ class ControlMessage:
     reply_bytes: int = REPLY_BYTES
     seconds: float = HANDLER_SECONDS
 
+    @property
+    def sender(self) -> str:
+        """The controller that has sent it, with the number of its installation."""
+        return self.operation.rpartition(".")[0]
+
     def runs_in(self, operator: str) -> bool:
         """Whether the handler runs in the tasks of an operator."""
         return self.operators is None or operator in self.operators

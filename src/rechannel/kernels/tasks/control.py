@@ -87,7 +87,7 @@ class Controls:
     def _run(self, message: ControlMessage, view: View) -> None:
         report = ControlReport(operation=message.operation)
         try:
-            handler = within(message.seconds, partial(_handler, message))
+            handler = within(message.seconds, partial(_handler, message), message.sender)
         except FailedCallError as error:
             # Nothing can be merged without it, so what has arrived ends here.
             self.gathered[message.operation] = self._failed(report, str(error))
@@ -95,7 +95,9 @@ class Controls:
         report = self._merged(message, handler, report)
         if message.runs_in(self.program.operator):
             try:
-                value = within(message.seconds, partial(self._reply, message, handler, view))
+                value = within(
+                    message.seconds, partial(self._reply, message, handler, view), message.sender
+                )
                 if value is not None:
                     own = {self.program.operator: value}
                     report = replace(report, replies={**report.replies, **own})
@@ -121,7 +123,7 @@ class Controls:
         if type(handler).on_dispose is OperatorHandler.on_dispose:
             return report
         try:
-            within(message.seconds, handler.on_dispose)
+            within(message.seconds, handler.on_dispose, message.sender)
         except FailedCallError as error:
             return self._failed(report, f"on_dispose: {error}")
         return report
@@ -145,7 +147,7 @@ class Controls:
                 continue
             merging = Merging(handler=handler, values=values, most=message.reply_bytes)
             try:
-                replies[operator] = within(message.seconds, merging.run)
+                replies[operator] = within(message.seconds, merging.run, message.sender)
             except FailedCallError as error:
                 merging.errors.append(str(error))
             for text in merging.errors:

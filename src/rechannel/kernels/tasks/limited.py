@@ -22,6 +22,12 @@ T = TypeVar("T")
 GRACE_SECONDS = 0.5
 """How long a call that was interrupted may take to end before it is left behind."""
 
+MOST_LEFT_OF_ONE = 8
+"""Calls of one owner that may be stuck in a process before no more are made."""
+
+MOST_LEFT = 64
+"""The same for the calls of all owners."""
+
 MOST_TRACE = 64 << 10
 """Characters of a traceback, the last ones: an exception may say anything, as long as it likes."""
 
@@ -30,36 +36,71 @@ MOST_LEVELS = 100
 
 
 class FailedCallError(Exception):
-    """A call raised, whatever it was, or took longer than it may. Its text is a traceback, or says so."""
+    """A call raised, whatever it was, took longer than it may, or was not made. Its text is a traceback, or says so."""
+
+
+class OverrunError(FailedCallError):
+    """A call took longer than it may."""
 
 
 class _Interrupted(BaseException):
     """Raised inside of a call that takes too long. No `except Exception` catches it."""
 
 
-def within(seconds: float, call: Callable[[], T]) -> T:
+def within(seconds: float, call: Callable[[], T], owner: str = "") -> T:
     """Return what a call returns.
 
-    It runs in another thread, which is interrupted after `seconds`. A call that is stuck in native code cannot be
-    interrupted: its thread is left behind, and the caller goes on.
+    It runs in another thread, which is interrupted after `seconds`. A call that is stuck in native code, or catches
+    everything, cannot be interrupted: its thread is left behind, and the caller goes on. Beyond `MOST_LEFT_OF_ONE` such
+    threads, calls of their owner fail without being made, until some have ended.
+
+    owner: whose call it is.
 
     Raises:
-        FailedCallError: it raised, or `seconds` are over.
+        OverrunError: `seconds` are over.
+        FailedCallError: it raised, or could not be made.
     """
-    thread = _idle.pop() if _idle else _Thread()
+    _check_left(owner)
+    thread = _taken()
     outcome: list[T] = []
     raised: list[str] = []
     over = thread.call(lambda: outcome.append(call()), raised)
     if not over.wait(seconds):
         _interrupt(thread)
-        over.wait(GRACE_SECONDS)
         thread.end()
-        msg = f"it took longer than {seconds:g} s"
-        raise FailedCallError(msg)
+        if not over.wait(GRACE_SECONDS):
+            _left.append((owner, thread))
+        raise OverrunError(f"it took longer than {seconds:g} s")
     _idle.append(thread)
     if raised:
         raise FailedCallError(raised[0])
     return outcome[0]
+
+
+def _taken() -> _Thread:
+    """Return a thread that waits for a call. Raises FailedCallError if none can be started."""
+    with suppress(IndexError):
+        return _idle.pop()
+    try:
+        return _Thread()
+    except Exception as error:
+        msg = f"no thread can be started for it: {error}"
+        raise FailedCallError(msg) from error
+
+
+def _check_left(owner: str) -> None:
+    """Raise FailedCallError while too many calls are stuck in this process."""
+    for each in [*_left]:
+        if not each[1].is_alive():
+            with suppress(ValueError):  # another thread has seen it too
+                _left.remove(each)
+    own = sum(each == owner for each, _ in _left)
+    if own >= MOST_LEFT_OF_ONE or len(_left) >= MOST_LEFT:
+        msg = (
+            f"it is not called: {own} calls before it are stuck in process {os.getpid()}, {len(_left)} with those of"
+            " others. Remove the code that cannot be interrupted, and restart the process"
+        )
+        raise FailedCallError(msg)
 
 
 class _Thread(threading.Thread):
@@ -102,7 +143,11 @@ class _Thread(threading.Thread):
 _idle: list[_Thread] = []
 """Threads that wait for a call. A process that is forked begins with none: threads are not forked."""
 
+_left: list[tuple[str, _Thread]] = []
+"""Threads whose call could not be interrupted, with the owner of the call."""
+
 os.register_at_fork(after_in_child=_idle.clear)
+os.register_at_fork(after_in_child=_left.clear)
 
 
 def _interrupt(thread: threading.Thread) -> None:

@@ -17,9 +17,10 @@ from rechannel.control.board import LINE_CHARACTERS, LOG_KEPT
 from rechannel.control.events import Called
 from rechannel.control.triggers import Every
 from rechannel.errors import RefusedError
+from rechannel.kernels.tasks import limited
 from rechannel.kernels.tasks.limited import jsonable
 from rechannel.testing import Harness
-from tests.unit.engine.control.test_host import command, harness, numbered, seat
+from tests.unit.engine.control.test_host import Watching, command, harness, numbered, seat
 
 HAPPENED: list[str] = []
 """What the faults have done: each of them says so."""
@@ -329,6 +330,30 @@ def test_a_handler_that_cannot_be_ended_is_left_behind():
     assert Stubborn.left.wait(60)
 
 
+def test_handlers_that_cannot_be_ended_leave_few_threads(monkeypatch):
+    """A handler that is stuck in each of many tasks, while one of another controller goes on."""
+    monkeypatch.setattr(limited, "GRACE_SECONDS", 0.05)
+    Stubborn.free.clear()
+    before = threading.active_count()
+    stream = harness(steps=1, settings=rc.Settings(tasks=2 * limited.MOST_LEFT_OF_ONE))
+    sends = Doing(lambda _: rc.control.operation(Stubborn(), seconds=0.05))
+    process = stream.start(controllers=[sends, Watching()])
+    command(process, Called, "doing")
+    process.run()
+    failures = seat(process, "doing").state["failures"]
+    threads, left = threading.active_count() - before, [thread for _, thread in limited._left]
+    Stubborn.free.set()
+    for thread in left:
+        thread.join(60)
+    assert "caught" in HAPPENED
+    assert len(left) == limited.MOST_LEFT_OF_ONE
+    assert threads <= limited.MOST_LEFT_OF_ONE + 2  # those that wait for a call
+    assert failures[0].startswith("it is not called: 8 calls before it are stuck in process")
+    assert failures[1:] == ["it took longer than 0.05 s"]
+    assert "counts" in seat(process, "watching").state["rows"]
+    assert sum(table.num_rows for table in stream.outputs().values()) == 10
+
+
 def test_a_value_is_as_it_is_read_again():
     assert jsonable({1: (2, None)}, 100, "it") == {"1": [2, None]}
     assert jsonable(nested(100), 1_000, "it") == nested(100)
@@ -348,7 +373,7 @@ class Typed(OperatorHandler):
         self.everywhere = everywhere
 
     def on_complete(self, task: TaskView) -> Any:
-        if self.everywhere or task.operator == "numbers" and task.task == 0:
+        if self.everywhere or (task.operator == "numbers" and task.task == 0):
             HAPPENED.append("untyped")
             return {"rows": "many"}
         return Count(rows=task.rows_in)

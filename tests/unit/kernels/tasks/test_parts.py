@@ -133,9 +133,7 @@ def test_parts_change_nothing(name: str, seen: Counter[str]):
     assert seen["spilled"]
 
 
-def test_rows_per_bin_are_those_of_all_parts(
-    seen: Counter[str], monkeypatch: pytest.MonkeyPatch
-):
+def test_rows_per_bin_are_those_of_all_parts(seen: Counter[str], monkeypatch: pytest.MonkeyPatch):
     """A part may have waiting state and no rows."""
     reports: list[TaskReport] = []
     count = stateful_task.rows_per_bin
