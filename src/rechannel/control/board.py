@@ -55,6 +55,12 @@ class SentOperation:
     reports: tuple[ControlReport, ...] | None = None
     """What its last tasks have delivered, once that timestep is committed."""
 
+    @property
+    def lost(self) -> bool:
+        """Whether every reply to it has failed."""
+        reports = self.reports or ()
+        return any(r.failures or r.more for r in reports) and not any(r.replies for r in reports)
+
 
 @dataclass(frozen=True, kw_only=True)
 class PendingRequest:
@@ -97,6 +103,8 @@ class Seat:
     """Callbacks that have failed in a row."""
     failed: int = 0
     """Callbacks that have failed."""
+    lost: int = 0
+    """Operations in a row to which every reply has failed."""
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Figures that it shows, by name and operator."""
     paused: str = ""
@@ -267,7 +275,9 @@ def _paused(seat: Seat, event: Paused) -> Seat:
 
 
 def _unpaused(seat: Seat, event: Unpaused) -> Seat:
-    return replace(seat, paused="", suspended=False, failures=0).logged(event.time_ms, "resumed")
+    return replace(seat, paused="", suspended=False, failures=0, lost=0).logged(
+        event.time_ms, "resumed"
+    )
 
 
 def _called(seat: Seat, event: Called) -> Seat:
@@ -295,6 +305,8 @@ def _handled(seat: Seat, event: Handled) -> Seat:
             blocking=event.blocking,
             request=seat.requested + 1 if event.changes else 0,
         )
+    over = seat.operation if event.callback == "complete" else None
+    lost = over is not None and over.lost
     seat = replace(
         seat,
         state=event.state,
@@ -303,10 +315,13 @@ def _handled(seat: Seat, event: Handled) -> Seat:
         operation=sent,
         pending=(*seat.pending, *requests),
         requested=seat.requested + len(requests),
-        failures=0,
+        # What has begun an operation has gone well once that is completed.
+        failures=0 if sent is None else seat.failures,
+        lost=seat.lost if over is None else seat.lost + 1 if lost else 0,
         metrics=shown(seat.metrics, event.metrics),
     )
-    return seat.logged(event.time_ms, *event.notes)
+    texts = (f"every reply to operation {event.operation} has failed",) if lost else ()
+    return seat.logged(event.time_ms, *texts, *event.notes)
 
 
 def shown(

@@ -49,7 +49,7 @@ def operation(
             Configuration, and its own rows and all later ones under the new one. Only with `blocking`.
         strategy: how the change is made; by default all at once. The message travels with its last step.
         reply_bytes: bytes that the merged replies of one operator may have, as JSON.
-        seconds: that the handler may take in one task.
+        seconds: that the handler may take in one task, unpickling and merging included. The task waits for it.
 
     Raises:
         RefusedError: an argument is out of its range.

@@ -27,6 +27,7 @@ from rechannel.control.events import (
     Removed,
 )
 from rechannel.control.loading import Find
+from rechannel.control.suspension import suspended_by
 from rechannel.control.triggers import Moment, On
 from rechannel.engine.control.callbacks import Callback, Hosted, Returned, is_quiet
 from rechannel.engine.control.happenings import Executors, Happenings
@@ -270,11 +271,12 @@ class ControlHost:
 
     def _counted(self, seat: Seat, event: ControlEvent) -> list[ControlEvent]:
         """Return an event, and with the last failure that a controller is allowed also its suspension."""
-        if not isinstance(event, Failed) or seat.failures + 1 < seat.installed.failures:
+        reason = suspended_by(seat, event)
+        if not reason:
             return [event]
-        reason = f"{seat.failures + 1} callbacks in a row have failed"
+        error = f", last {event.error}" if isinstance(event, Failed) else ""
+        _LOG.warning("controller %r is suspended: %s%s", seat.name, reason, error)
         pause = Paused(controller=seat.name, time_ms=event.time_ms, reason=reason, suspended=True)
-        _LOG.warning("controller %r is suspended: %s, last %s", seat.name, reason, event.error)
         return [event, pause]
 
     def _call(self, seat: Seat, position: StreamPosition) -> bool:

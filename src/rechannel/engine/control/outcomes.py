@@ -1,4 +1,4 @@
-"""What a controller hears of an operation: the replies in its reports, read and merged by its handler."""
+"""What comes of an operation: the replies in its reports, read and merged by its handler."""
 
 from __future__ import annotations
 

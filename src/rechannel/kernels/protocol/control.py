@@ -28,7 +28,10 @@ REPLY_BYTES = 64 << 10
 """Bytes that the merged replies of one operator may have, as JSON, unless the operation says otherwise."""
 
 HANDLER_SECONDS = 1.0
-"""How long the handler may take in one task, unless the operation says otherwise."""
+"""How long a handler may take in one task, unless the operation says otherwise.
+
+Unpickling it, merging the replies that arrive, and all of its callbacks count together.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from rechannel.kernels.protocol.control import (
 from rechannel.kernels.protocol.program import StageProgram, StageStep
 from rechannel.kernels.shuffle.wire import CONTROL, Blob, pack
 from rechannel.kernels.tasks.emit import Emitter
-from rechannel.kernels.tasks.limited import FailedCallError, within
+from rechannel.kernels.tasks.limited import Budget, FailedCallError
 from rechannel.kernels.tasks.replies import Merging, by_operator, read, written
 from rechannel.kernels.tasks.report import ControlReport, FailedReply
 from rechannel.model.codec import Json, decode, encode
@@ -86,24 +86,23 @@ class Controls:
 
     def _run(self, message: ControlMessage, view: View) -> None:
         report = ControlReport(operation=message.operation)
+        budget = Budget(message.seconds, message.sender)
         try:
-            handler = within(message.seconds, partial(_handler, message), message.sender)
+            handler = budget.within(partial(_handler, message))
         except FailedCallError as error:
             # Nothing can be merged without it, so what has arrived ends here.
             self.gathered[message.operation] = self._failed(report, str(error))
             return
-        report = self._merged(message, handler, report)
+        report = self._merged(message, handler, report, budget)
         if message.runs_in(self.program.operator):
             try:
-                value = within(
-                    message.seconds, partial(self._reply, message, handler, view), message.sender
-                )
+                value = budget.within(partial(self._reply, message, handler, view))
                 if value is not None:
                     own = {self.program.operator: value}
                     report = replace(report, replies={**report.replies, **own})
             except FailedCallError as error:
                 report = self._failed(report, str(error))
-            report = self._disposed(message, handler, report)
+            report = self._disposed(handler, report, budget)
         self.gathered[message.operation] = report
 
     def _reply(self, message: ControlMessage, handler: OperatorHandler, view: View) -> Json:
@@ -117,19 +116,23 @@ class Controls:
         return None if reply is None else written(handler, reply, message.reply_bytes)
 
     def _disposed(
-        self, message: ControlMessage, handler: OperatorHandler, report: ControlReport
+        self, handler: OperatorHandler, report: ControlReport, budget: Budget
     ) -> ControlReport:
-        """Return the report after `on_dispose`, whose failure leaves the reply as it is."""
-        if type(handler).on_dispose is OperatorHandler.on_dispose:
+        """Return the report after `on_dispose`, whose failure leaves the reply unchanged."""
+        if budget.spent or type(handler).on_dispose is OperatorHandler.on_dispose:
             return report
         try:
-            within(message.seconds, handler.on_dispose, message.sender)
+            budget.within(handler.on_dispose)
         except FailedCallError as error:
             return self._failed(report, f"on_dispose: {error}")
         return report
 
     def _merged(
-        self, message: ControlMessage, handler: OperatorHandler, report: ControlReport
+        self,
+        message: ControlMessage,
+        handler: OperatorHandler,
+        report: ControlReport,
+        budget: Budget,
     ) -> ControlReport:
         """Return what has arrived on all channels as one report, merged by operator."""
         came = self._came[message.operation]
@@ -147,7 +150,7 @@ class Controls:
                 continue
             merging = Merging(handler=handler, values=values, most=message.reply_bytes)
             try:
-                replies[operator] = within(message.seconds, merging.run, message.sender)
+                replies[operator] = budget.within(merging.run)
             except FailedCallError as error:
                 merging.errors.append(str(error))
             for text in merging.errors:

@@ -13,6 +13,7 @@ from dataclasses import fields, is_dataclass
 from itertools import chain
 from queue import SimpleQueue
 from threading import Event
+from time import monotonic
 from typing import Any, TypeVar
 
 from rechannel.model.codec import Json, encode
@@ -75,6 +76,34 @@ def within(seconds: float, call: Callable[[], T], owner: str = "") -> T:
     if raised:
         raise FailedCallError(raised[0])
     return outcome[0]
+
+
+class Budget:
+    """The seconds that several calls of one owner may take together."""
+
+    def __init__(self, seconds: float, owner: str = "") -> None:
+        """See `within`."""
+        self._seconds, self._owner = seconds, owner
+        self._left = seconds
+
+    @property
+    def spent(self) -> bool:
+        """Whether no more calls are made."""
+        return self._left <= 0
+
+    def within(self, call: Callable[[], T]) -> T:
+        """Return what a call returns. Raises like `within`, and OverrunError without a call once all is spent."""
+        overrun = OverrunError(f"it took longer than {self._seconds:g} s")
+        if self.spent:
+            raise overrun
+        began = monotonic()
+        try:
+            return within(self._left, call, self._owner)
+        except OverrunError as error:
+            self._left = 0
+            raise overrun from error
+        finally:
+            self._left -= monotonic() - began
 
 
 def _taken() -> _Thread:

@@ -330,6 +330,71 @@ def test_a_handler_that_cannot_be_ended_is_left_behind():
     assert Stubborn.left.wait(60)
 
 
+class Forever(rc.control.Controller):
+    """Sends a handler that overruns its time with every timestep."""
+
+    trigger = rc.control.every(timesteps=1)
+
+    def on_begin(self, control):
+        return rc.control.operation(Replying(stuck), seconds=0.05)
+
+
+def test_a_controller_is_suspended_whose_handlers_all_fail():
+    stream = harness(steps=9)
+    process = stream.start(controllers=[Forever(), Watching()])
+    process.run()
+    there = seat(process, "forever")
+    assert "loop" in HAPPENED
+    assert (there.sent, there.suspended) == (3, True)
+    assert there.paused == (
+        "every reply to 3 operations in a row has failed, such as: it took longer than 0.05 s"
+    )
+    assert not seat(process, "watching").suspended
+    assert [table.num_rows for table in stream.outputs().values()] == [10] * 9
+
+
+class SlowEverywhere(OperatorHandler):
+    """Takes two thirds of its time to be unpickled, and as much for a merge."""
+
+    def __setstate__(self, state: Any) -> None:
+        pass_seconds(40)
+
+    def __getstate__(self) -> dict[str, int]:
+        return {"some": 1}
+
+    def on_complete(self, task: TaskView) -> int:
+        HAPPENED.append(task.operator)
+        return 1
+
+    def merge(self, one: int, other: int) -> int:
+        HAPPENED.append("merge")
+        pass_seconds(40)
+        return one + other
+
+
+PASSED: list[float] = []
+
+
+def pass_seconds(seconds: float) -> None:
+    PASSED.append(seconds)
+
+
+def test_a_handler_has_one_budget_for_all_that_it_does_in_a_task(monkeypatch):
+    monkeypatch.setattr(limited, "monotonic", lambda: sum(PASSED))
+    rows = rc.read().generator(
+        numbered, schema="k bigint", rows=60, per_timestep=10, partitions=2, name="numbers"
+    )
+    counts = rows.key_by("k").aggregate(n=rc.aggregates.count(), name="counts", tasks=1)
+    stream = Harness(counts.write.memory("out"), settings=rc.Settings(tasks=2))
+    sends = Doing(lambda _: rc.control.operation(SlowEverywhere(), seconds=60))
+    process = stream.start(controllers=[sends])
+    command(process, Called, "doing")
+    process.run()
+    assert HAPPENED == ["begin", "numbers", "numbers", "merge"]  # the time was over then
+    state = seat(process, "doing").state
+    assert state == {"replies": {"numbers": 2}, "failures": ["it took longer than 60 s"]}
+
+
 def test_handlers_that_cannot_be_ended_leave_few_threads(monkeypatch):
     """A handler that is stuck in each of many tasks, while one of another controller goes on."""
     monkeypatch.setattr(limited, "GRACE_SECONDS", 0.05)

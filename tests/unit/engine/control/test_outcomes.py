@@ -1,4 +1,4 @@
-"""What a controller hears of an operation."""
+"""What a controller learns of an operation."""
 
 from __future__ import annotations
 

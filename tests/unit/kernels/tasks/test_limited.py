@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from rechannel.kernels.tasks import limited
-from rechannel.kernels.tasks.limited import FailedCallError, exceeds, within
+from rechannel.kernels.tasks.limited import Budget, FailedCallError, OverrunError, exceeds, within
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,25 @@ def test_calls_are_made_again_once_those_that_were_stuck_have_ended(
     assert within(60, lambda: 3, "another") == 3
     limited._left.append(("one", thread))  # for the fixture
     monkeypatch.undo()
+
+
+def test_a_budget_is_for_all_calls_together():
+    budget, calls = Budget(0.2, "one"), []
+    assert budget.within(lambda: 3) == 3
+    assert not budget.spent
+    with pytest.raises(OverrunError, match=r"longer than 0\.2 s"):
+        budget.within(lambda: time.sleep(0.3))
+    assert budget.spent
+    with pytest.raises(OverrunError, match=r"longer than 0\.2 s"):
+        budget.within(lambda: calls.append(1))
+    assert not calls
+
+
+def test_what_a_call_raises_leaves_the_rest_of_a_budget():
+    budget = Budget(60)
+    with pytest.raises(FailedCallError, match="ZeroDivisionError"):
+        budget.within(lambda: 1 / 0)
+    assert budget.within(lambda: 3) == 3
 
 
 def test_a_thread_that_cannot_be_started_is_a_failed_call(monkeypatch: pytest.MonkeyPatch):
