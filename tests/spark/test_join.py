@@ -135,6 +135,32 @@ def test_pairs_are_those_of_a_batch(spark, tmp_path, how, within, condition, due
     assert {row["_side"]: row["count"] for row in told} == late
 
 
+@pytest.mark.slow
+def test_a_key_that_tasks_share_has_the_pairs_of_a_batch(spark, tmp_path):
+    left, right = sides(spark)
+    joined = left.join(right, "k", how="left", within=rc.between(-60, 100), name="joined")
+    ends = [joined.write.parquet(tmp_path / "out", name="out")]
+    ends.append(joined.late.write.parquet(tmp_path / "late", name="late"))
+    settings = rc.Settings(tasks=4, bins=8, interval_ms=80)
+    job = rc.Job("joins", ends, state=tmp_path / "state", settings=settings).start()
+    try:
+        for key in (3, 7):
+            asked = job.reconfigure(rc.changes.spread("joined", key, over=3))
+            assert asked.wait(PATIENCE).phase == "done"
+        spreads = job.configuration.operators["joined"].routing.spreads
+        assert [len(spread.tasks) for spread in spreads] == [3, 3]
+        assert job.reconfigure(rc.changes.gather("joined", 3)).wait(PATIENCE).phase == "done"
+        assert job.status.timestep < TIMESTEPS  # rows came before, between and after
+        job.process_all_available(PATIENCE)
+    finally:
+        job.stop(PATIENCE)
+    pairs, late = expected(spark, "LEFT", NEAR, NEAR_DUE, False)
+    found = spark.read.parquet(str(tmp_path / "out")).select("number", "number_right").collect()
+    assert sorted((tuple(row) for row in found), key=repr) == pairs
+    told = spark.read.parquet(str(tmp_path / "late")).groupBy("_side").count().collect()
+    assert {row["_side"]: row["count"] for row in told} == late
+
+
 def test_a_stream_for_ever_meets_another_as_in_a_batch(spark, tmp_path):
     left, right = sides(spark)
     joined = left.join(right, {"number": "number", "k": "k"}, name="joined")

@@ -26,7 +26,7 @@ DOCS = Path(__file__).parents[2] / "docs"
         ("controllers", 6),
         ("cookbook", 18),
         ("event-time", 9),
-        ("joins", 8),
+        ("joins", 9),
         ("profiling", 7),
         ("querying-state", 3),
         ("rows-in-order", 4),

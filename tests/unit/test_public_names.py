@@ -50,8 +50,8 @@ GROUPS = {
     ),
     "changes": (
         "Plan Routing add assign_logic assign_resources assign_workload change_dataflow"
-        " change_logic combine executors merge migrate move place rebalance remove rescale rewrite"
-        " set_bound set_in_flight set_interval split watermark"
+        " change_logic combine executors gather merge migrate move place rebalance remove rescale"
+        " rewrite set_bound set_in_flight set_interval split spread watermark"
     ),
     "control": (
         "Control ControlChannel Controller HeavyKey Installation Operation OperatorHandler Outcome"

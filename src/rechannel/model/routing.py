@@ -1,7 +1,8 @@
 """Bins (contiguous ranges of the hash space) and the routing table bin -> task.
 
 The number of bins is not fixed: a bin is a range, so it can be split and merged. Routing is a
-value; a change of placement is another value, which holds from a later timestep on.
+value; a change of placement is another value, which holds from a later timestep on. A bin belongs to
+one task; several tasks may share the rows of a bin that is *spread* (`spread`).
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rechannel.model.codec import Json, form
+from rechannel.model.codec import Json, decode, encode, form
 from rechannel.model.hashspace import SPACE, HashArray, Intervals
+from rechannel.model.spread import SpreadBin
 
 
 def even_starts(bins: int) -> tuple[int, ...]:
@@ -35,6 +37,8 @@ class Routing:
     """Task of each bin, in [0, tasks)."""
     tasks: int
     """Number of tasks of the operator; a task may own no bin."""
+    spreads: tuple[SpreadBin, ...] = ()
+    """Bins that several tasks share, ascending."""
 
     def __post_init__(self) -> None:
         """Check that the bins tile the space and that every owner exists."""
@@ -46,6 +50,21 @@ class Routing:
             raise ValueError(msg)
         if self.starts[-1] >= SPACE or min(self.owners) < 0 or max(self.owners) >= self.tasks:
             msg = f"every bin must lie in the hash space and belong to one of {self.tasks} tasks"
+            raise ValueError(msg)
+        for spread in self.spreads:
+            self._check_spread(spread)
+
+    def _check_spread(self, spread: SpreadBin) -> None:
+        """Check that a spread bin is a bin, and belongs to the first of its tasks."""
+        number = self.bin_of(spread.lo)
+        if self.span(number) != (spread.lo, spread.hi):
+            msg = f"hashes {spread.lo} to {spread.hi}, which tasks {list(spread.tasks)} share, are not one bin"
+            raise ValueError(msg)
+        if self.owners[number] != spread.tasks[0] or max(spread.tasks) >= self.tasks:
+            msg = (
+                f"bin {number}, which tasks {list(spread.tasks)} share, must belong to the first of them, and all"
+                f" of them must be among the {self.tasks} tasks"
+            )
             raise ValueError(msg)
 
     @classmethod
@@ -69,9 +88,12 @@ class Routing:
 
     @cached_property
     def _runs(self) -> tuple[HashArray, npt.NDArray[np.int32]]:
-        """Neighbouring bins of one owner, joined: (first hash, owner) of each."""
+        """Neighbouring bins of one owner, joined: (first hash, owner) of each. A spread bin is by itself."""
         owners = np.asarray(self.owners, dtype=np.int32)
-        first = np.flatnonzero(np.concatenate(([True], owners[1:] != owners[:-1])))
+        begins = np.concatenate(([True], owners[1:] != owners[:-1], [False]))
+        for number in map(self.bin_of, (spread.lo for spread in self.spreads)):
+            begins[number : number + 2] = True
+        first = np.flatnonzero(begins[:-1])
         return np.asarray(self.starts, dtype=np.uint64)[first], owners[first]
 
     def task_of(self, hashes: HashArray) -> npt.NDArray[np.int32]:
@@ -86,6 +108,17 @@ class Routing:
         first, owners = self._runs
         inner = np.searchsorted(ordered, first[1:])
         return np.concatenate(([0], inner, [len(ordered)])).astype(np.int64), owners
+
+    @cached_property
+    def shared_pieces(self) -> Mapping[int, SpreadBin]:
+        """The spread bins, by the number of their piece among those of `cuts`."""
+        first, _ = self._runs
+        return {int(np.searchsorted(first, np.uint64(s.lo))): s for s in self.spreads}
+
+    def spread_at(self, number: int) -> SpreadBin | None:
+        """Return how a bin is spread; None if it is not."""
+        lo = self.starts[number]
+        return next((spread for spread in self.spreads if spread.lo == lo), None)
 
     @cached_property
     def _owned(self) -> dict[int, Intervals]:
@@ -120,7 +153,7 @@ class Routing:
         return tuple(number for number, owner in enumerate(self.owners) if owner == task)
 
     def with_owners(self, moved: Mapping[int, int]) -> Routing:
-        """Return the same bins, some of them (bin -> task) with other owners."""
+        """Return the same bins, some of them (bin -> task) with other owners. Raises ValueError for a spread bin."""
         owners = list(self.owners)
         for number, task in moved.items():
             owners[number] = task
@@ -128,7 +161,7 @@ class Routing:
 
     def with_starts(self, starts: Sequence[int]) -> Routing:
         """Return other bins with the same owners. Raises ValueError if a new bin would have two
-        owners.
+        owners, or if a spread bin were cut or joined with others.
         """
         if tuple(starts) == self.starts:
             return self
@@ -145,6 +178,10 @@ class Routing:
             owners.append(self.owners[first])
         return replace(self, starts=tuple(starts), owners=tuple(owners))
 
+    def with_spreads(self, spreads: Sequence[SpreadBin]) -> Routing:
+        """Return the same bins with the same owners, of which these are spread."""
+        return replace(self, spreads=tuple(sorted(spreads, key=lambda spread: spread.lo)))
+
     def rows_per_bin(self, ordered: HashArray) -> npt.NDArray[np.int64]:
         """Count the rows of an ascending hash array in every bin. Shape (bins,)."""
         edges = np.searchsorted(ordered, self.edges)
@@ -156,10 +193,12 @@ def _compact(routing: Routing) -> Json:
     owners = routing.owners
     first = [0, *(i for i in range(1, routing.bins) if owners[i] != owners[i - 1])]
     even = routing.starts == even_starts(routing.bins)
+    spreads = {"spreads": list(map(encode, routing.spreads))} if routing.spreads else {}
     return {
         "tasks": routing.tasks,
         "bins": routing.bins if even else [str(s) for s in routing.starts],
         "owners": [[i, owners[i]] for i in first],
+        **spreads,
     }
 
 
@@ -169,7 +208,12 @@ def _from_compact(data: Json) -> Routing:
     runs = [(int(i), int(owner)) for i, owner in data["owners"]]
     ends = [i for i, _ in runs[1:]] + [len(starts)]
     owners = [o for (i, o), end in zip(runs, ends, strict=True) for _ in range(end - i)]
-    return Routing(starts=starts, owners=tuple(owners), tasks=int(data["tasks"]))
+    return Routing(
+        starts=starts,
+        owners=tuple(owners),
+        tasks=int(data["tasks"]),
+        spreads=tuple(decode(SpreadBin, each) for each in data.get("spreads", ())),
+    )
 
 
 form(Routing, encode=_compact, decode=_from_compact)

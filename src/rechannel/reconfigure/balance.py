@@ -3,11 +3,14 @@
 Two questions, two answers. Another *number* of tasks: every task gets its share of the hash space, and keeps what it
 has up to that share. Another *load* with the same tasks: bins go from the busiest task to the idlest until no task is
 far above the mean; each move is the one that balances the pair best.
+
+A spread bin stays where it is: its load counts in equal parts for the tasks that share it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -32,11 +35,16 @@ def widths(routing: Routing) -> Weights:
 def load_of_tasks(routing: Routing, weights: Weights) -> Weights:
     """Load of every task, shape (tasks,)."""
     owners = np.asarray(routing.owners, dtype=np.int64)
-    return np.bincount(owners, weights=weights, minlength=routing.tasks).astype(np.float64)
+    load = np.bincount(owners, weights=weights, minlength=routing.tasks).astype(np.float64)
+    for spread in routing.spreads:
+        heat = float(weights[routing.bin_of(spread.lo)])
+        load[spread.tasks[0]] -= heat
+        load[list(spread.tasks)] += heat / len(spread.tasks)
+    return load
 
 
 def rescaled(routing: Routing, tasks: int) -> Routing:
-    """The same bins over another number of tasks.
+    """The same bins over another number of tasks. Raises ValueError if a spread bin has tasks that go.
 
     No bin moves that could stay. If bins are equally wide, tasks end with equal numbers of them, or one more.
     """
@@ -44,8 +52,9 @@ def rescaled(routing: Routing, tasks: int) -> Routing:
     shares = _shares(routing, tasks, widths(routing))
     wide, room = widths(routing).tolist(), shares.tolist()
     placed = [-1] * routing.bins
+    spread = _spread_bins(routing)
     for number, (owner, width) in enumerate(zip(owners, wide, strict=True)):
-        if owner < tasks and room[owner] >= width / 2:
+        if owner < tasks and (room[owner] >= width / 2 or number in spread):
             placed[number] = owner
             room[owner] -= width
     left = np.array(room)
@@ -57,7 +66,7 @@ def rescaled(routing: Routing, tasks: int) -> Routing:
             task = before
         placed[number] = task
         left[task] -= wide[number]
-    return Routing(starts=routing.starts, owners=tuple(placed), tasks=tasks)
+    return replace(routing, owners=tuple(placed), tasks=tasks)
 
 
 def evened(routing: Routing) -> Routing:
@@ -85,8 +94,10 @@ def _shares(routing: Routing, tasks: int, wide: Weights) -> Weights:
 
 def too_hot(routing: Routing, weights: Sequence[float], tolerance: float) -> tuple[int, ...]:
     """Bins whose own load is above (1 + tolerance) times the mean of a task: no placement balances them."""
-    heat = np.asarray(weights, dtype=np.float64)
+    heat = np.array(weights, dtype=np.float64)
     bound = (1.0 + tolerance) * heat.sum() / routing.tasks
+    for spread in routing.spreads:
+        heat[routing.bin_of(spread.lo)] /= len(spread.tasks)
     return tuple(np.flatnonzero(heat > bound).tolist())
 
 
@@ -96,10 +107,11 @@ def rebalanced(routing: Routing, weights: Sequence[float], tolerance: float) -> 
     weights: load of every bin, shape (bins,). Moving bins cannot balance one that has more than a task's share by
     itself: splitting it helps, if it holds more than one key.
     """
-    heat = np.asarray(weights, dtype=np.float64)
+    heat = np.array(weights, dtype=np.float64)
     owners = np.asarray(routing.owners, dtype=np.int64).copy()
     load = load_of_tasks(routing, heat)
     bound = (1.0 + tolerance) * heat.sum() / routing.tasks
+    heat[list(_spread_bins(routing))] = 0
     # Every move makes the pair more even, so the loop ends; the bound is for rounding errors.
     for _ in range(4 * routing.bins):  # pragma: no branch
         busiest, idlest = int(np.argmax(load)), int(np.argmin(load))
@@ -114,4 +126,9 @@ def rebalanced(routing: Routing, weights: Sequence[float], tolerance: float) -> 
         owners[chosen] = idlest
         load[busiest] -= heat[chosen]
         load[idlest] += heat[chosen]
-    return Routing(starts=routing.starts, owners=tuple(owners.tolist()), tasks=routing.tasks)
+    return replace(routing, owners=tuple(owners.tolist()))
+
+
+def _spread_bins(routing: Routing) -> frozenset[int]:
+    """Numbers of the bins that several tasks share."""
+    return frozenset(routing.bin_of(spread.lo) for spread in routing.spreads)

@@ -60,6 +60,15 @@ def bin_numbers(text: str) -> tuple[int, ...]:
     return tuple(out)
 
 
+def task_numbers(text: str) -> int | tuple[int, ...]:
+    """Read `4`, a number of tasks, or `0,2`, the tasks themselves. Raises RefusedError."""
+    if not re.fullmatch(r"\s*\d{1,9}\s*(,\s*\d{1,9}\s*)*", text):
+        msg = f"{text!r} names no tasks: write how many, such as 4, or which, such as 0,2"
+        raise RefusedError(msg)
+    numbers = tuple(map(int, text.split(",")))
+    return numbers if len(numbers) > 1 else numbers[0]
+
+
 def amounts(texts: Sequence[str]) -> dict[str, float]:
     """Read `gpu=0.5` and the like: amounts by name. Raises RefusedError."""
     out: dict[str, float] = {}

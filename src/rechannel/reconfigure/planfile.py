@@ -37,9 +37,20 @@ class ResourcesInPlan(msgspec.Struct, forbid_unknown_fields=True):
     amounts: dict[Name, PositiveFloat] = {}
 
 
+class SpreadBinInPlan(msgspec.Struct, forbid_unknown_fields=True):
+    """A bin that several tasks share."""
+
+    lo: Hash
+    hi: Hash
+    tasks: Annotated[tuple[Task, ...], Meta(min_length=2)]
+    side: Annotated[int, Meta(ge=0, le=1)]
+    cut: tuple[Hash, ...] = ()
+
+
 OF_OPERATORS: Mapping[str, Any] = {
     "tasks": Annotated[int, Meta(ge=1, le=MOST_TASKS)],
     "starts": Annotated[tuple[Hash, ...], Meta(min_length=1)],
+    "spreads": tuple[SpreadBinInPlan, ...],
     "combine": Combine,
     "resources": ResourcesInPlan | None,
     "placement": tuple[tuple[Task, Name], ...],

@@ -1,8 +1,8 @@
 """A change as steps: the difference at each timestep boundary on the way from one Configuration to another. Pure.
 
-    structure first        cut bins at old and new starts, add tasks, set all fields that place no bins
+    structure first        gather bins, cut bins at old and new starts, add tasks, set all fields that place no bins
     moves                  bins to their new tasks, in groups that the strategy makes
-    structure last         join bins, remove tasks that own no bins any more
+    structure last         join bins, spread bins, remove tasks that own no bins any more
 
 A step is a difference, not a Configuration: it does not undo what changes meanwhile (automatic combining, a
 reconfiguration of another operator).
@@ -17,13 +17,11 @@ from functools import reduce
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from rechannel.model.codec import decode, encode, row, written
+from rechannel.model.codec import Json, decode, encode, row, written
 from rechannel.model.configuration import Configuration, OperatorConfiguration
 from rechannel.model.hashspace import SPACE
 from rechannel.model.routing import Routing
-
-AS_TEXT = written(encode=str, decode=int)
-"""Hashes are written as text: many readers of JSON round integers above 2^53."""
+from rechannel.model.spread import AS_TEXT, SpreadBin
 
 
 @row
@@ -199,12 +197,17 @@ def _operator(
     moves: list[BinMove] = []
     last: list[Assign] = []
     if old.routing is not None and new.routing is not None:
-        cut = old.routing.starts
-        if new.routing.starts != cut:
-            cut = tuple(sorted({*cut, *new.routing.starts}))
-        if cut != old.routing.starts:
+        there, then = old.routing.spreads, new.routing.spreads
+        stay = tuple(spread for spread in there if spread in then)
+        before, after = old.routing.with_spreads(()), new.routing.with_spreads(())
+        if stay != there:
+            first.append(Assign(operator=name, name="spreads", value=_spreads(stay)))
+        cut = before.starts
+        if after.starts != cut:
+            cut = tuple(sorted({*cut, *after.starts}))
+        if cut != before.starts:
             first.append(Assign(operator=name, name="starts", value=[str(s) for s in cut]))
-        before, after = old.routing.with_starts(cut), new.routing.with_starts(cut)
+        sources, targets = before.with_starts(cut).owners, after.with_starts(cut).owners
         moves = [
             BinMove(
                 operator=name,
@@ -214,20 +217,22 @@ def _operator(
                 target=target,
                 size=sizes.of(name, lo, hi),
             )
-            for lo, hi, source, target in zip(
-                cut, (*cut[1:], SPACE), before.owners, after.owners, strict=True
-            )
+            for lo, hi, source, target in zip(cut, (*cut[1:], SPACE), sources, targets, strict=True)
             if source != target
         ]
-        if cut != new.routing.starts:
-            last.append(
-                Assign(operator=name, name="starts", value=[str(s) for s in new.routing.starts])
-            )
+        if cut != after.starts:
+            last.append(Assign(operator=name, name="starts", value=[str(s) for s in after.starts]))
+        if stay != then:
+            last.append(Assign(operator=name, name="spreads", value=_spreads(then)))
     if new.tasks > old.tasks:
         first.insert(0, Assign(operator=name, name="tasks", value=new.tasks))
     elif new.tasks < old.tasks:
         last.append(Assign(operator=name, name="tasks", value=new.tasks))
     return first, moves, last
+
+
+def _spreads(spreads: Iterable[SpreadBin]) -> Json:
+    return [encode(spread) for spread in spreads]
 
 
 def _plain(old: OperatorConfiguration, new: OperatorConfiguration) -> Iterator[tuple[str, Any]]:
@@ -314,6 +319,10 @@ def _field(operator: OperatorConfiguration, assign: Assign) -> OperatorConfigura
     if name == "starts":
         routing = _routing(operator, str(assign.operator))
         return replace(operator, routing=routing.with_starts([int(start) for start in value]))
+    if name == "spreads":
+        spreads = [decode(SpreadBin, one) for one in value]
+        routing = _routing(operator, str(assign.operator)).with_spreads(spreads)
+        return replace(operator, routing=routing)
     if name == "placement":
         kept = {int(task): where for task, where in value if int(task) < operator.tasks}
         return replace(operator, placement=kept)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from rechannel.model.configuration import Resources
 
@@ -35,6 +35,16 @@ class NoLimits:
         """Return None: everything is accepted."""
 
 
+class Divisible(Protocol):
+    """How the rows of one key of an operator can be shared by several tasks."""
+
+    def undivided(self, side: int) -> str | None:
+        """Why rows of a side (0 = left, 1 = right) cannot be dealt out, as the rest of a sentence; None = they can."""
+
+    def hash_of(self, key: Sequence[Any]) -> int:
+        """The hash of a key. Raises RefusedError for one that does not fit the key columns."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class StreamFacts:
     """What is known of a running stream."""
@@ -47,6 +57,12 @@ class StreamFacts:
 
     combinable: frozenset[str] = frozenset()
     """Operators that can pre-aggregate what they receive."""
+
+    divisible: Mapping[str, Divisible] = field(default_factory=dict)
+    """By operator with state, how several tasks can share the rows of a key."""
+
+    rows_of_sides: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Rows that each operator with two inputs received in the latest timestep, (left, right)."""
 
     sources: frozenset[str] = frozenset()
     """Names of the sources whose timesteps can be bounded."""

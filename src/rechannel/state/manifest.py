@@ -55,11 +55,15 @@ class Run:
 
     def waits(self, after: int, until: int) -> bool:
         """Return whether a row may have a timer for an event time in (after, until]."""
+        return self.due is not None and self.due[0] <= until and self.last_awaited > after
+
+    @property
+    def last_awaited(self) -> int:
+        """Last event time for which a row has a timer. Raises ValueError without `due`."""
         if self.due is None:
-            return False
-        return (
-            self.due[0] <= until and (self.due[1] if self.awaited is None else self.awaited) > after
-        )
+            msg = f"rows of {self.segment} wait for no time"
+            raise ValueError(msg)
+        return self.due[1] if self.awaited is None else self.awaited
 
     @property
     def expected(self) -> float:

@@ -136,8 +136,26 @@ def test_every_change_can_be_said(rechannel, url, change):
     assert json.loads(reaction.out)["change"]["kind"] == kind
 
 
+REFUSED = {
+    "spread": (
+        ["users", "--key", "ann", "--over", "0,1", "--side", "left"],
+        "combine('users', 'on')",
+    ),
+    "gather": (["users", "--bin", "0"], "bin 0 is not spread"),
+}
+"""Those that an aggregate cannot have."""
+
+
+@pytest.mark.parametrize("change", REFUSED)
+def test_a_change_of_joins_is_refused_with_the_reason(rechannel, url, change):
+    arguments, reason = REFUSED[change]
+    reaction = rechannel("plan", url, change, *arguments)
+    assert reaction.code != 0
+    assert reason in reaction.err
+
+
 def test_logic_is_named_by_its_import_path(rechannel, url):
-    assert set(changes()) == {*PLANNED, "assign-logic"}
+    assert set(changes()) == {*PLANNED, *REFUSED, "assign-logic"}
     reaction = rechannel("plan", url, "assign-logic", "users", "no.such:thing")
     assert (reaction.code, "no.such:thing" in reaction.err) == (2, True)
     assert "function" in rechannel("plan", url, "assign-logic", "users", "1+1").err

@@ -27,7 +27,7 @@ def text_of(key: tuple[object, ...]) -> str:
 
 
 class AskHeaviest(OperatorHandler):
-    """Replies with the heaviest key of a task. Keys are whole within a task, so its count is exact."""
+    """Replies with the heaviest key of a task. Its count is that of the task: tasks may share the rows of a key."""
 
     heaviest = 1
     reply_type = Heaviest

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from rechannel.model.configuration import Configuration, OperatorConfiguration, Resources
+from rechannel.model.routing import Routing
 from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.changes.pace import SetBound, SetCombine, SetInFlight, SetInterval
 from rechannel.reconfigure.changes.resources import AssignResources, Place, SetExecutors
+from rechannel.reconfigure.changes.spreading import Gather, Side, Spread, gathered
 from rechannel.reconfigure.changes.tasks import AssignWorkload, Rescale
 from rechannel.reconfigure.changes.together import MOST_CHANGES, one_change
 
@@ -32,8 +34,8 @@ def _operator(
     name: str, before: OperatorConfiguration, now: OperatorConfiguration
 ) -> Iterator[Change]:
     routing = before.routing
-    if routing is not None and routing != now.routing:
-        yield AssignWorkload(name, routing.starts, routing.owners, routing.tasks)
+    if routing is not None and now.routing is not None and routing != now.routing:
+        yield from _routing(name, routing, now.routing)
     elif before.tasks != now.tasks:
         yield Rescale(name, before.tasks)
     if before.combine != now.combine:
@@ -45,6 +47,19 @@ def _operator(
     for task in range(before.tasks):
         if before.placement.get(task) != now.placement.get(task):
             yield Place(name, task, before.placement.get(task))
+
+
+def _routing(name: str, before: Routing, now: Routing) -> Iterator[Change]:
+    """Gather what is spread now, place bins as they were, and spread what was."""
+    gone = [one for one in now.spreads if one not in before.spreads]
+    yield from (Gather(operator=name, hash=one.lo) for one in gone)
+    left = gathered(now, gone)
+    if (left.starts, left.owners, left.tasks) != (before.starts, before.owners, before.tasks):
+        yield AssignWorkload(name, before.starts, before.owners, before.tasks)
+    for one in before.spreads:
+        if one not in now.spreads:
+            side = tuple(Side)[one.side]
+            yield Spread(operator=name, hash=one.lo, over=one.tasks, side=side)
 
 
 def _job(before: Configuration, now: Configuration) -> Iterator[Change]:

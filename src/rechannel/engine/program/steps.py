@@ -8,13 +8,14 @@ from dataclasses import replace
 from rechannel.dataflow.graph.nodes import Stateful
 from rechannel.engine.program.physical import PhysicalPlan, Stage
 from rechannel.errors import TimestepError
-from rechannel.kernels.protocol.program import Address, StageStep, TaskState
+from rechannel.kernels.protocol.program import Address, SharedState, StageStep, TaskState
 from rechannel.kernels.tasks.clocks import handed_on
 from rechannel.kernels.tasks.report import StateReport, TaskReport
 from rechannel.model.configuration import Combine, Configuration, OperatorConfiguration
 from rechannel.model.eventtime import Times, advance
 from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
+from rechannel.model.spread import SpreadBin
 from rechannel.state.manifest import Edit, Manifest
 from rechannel.state.merging import BASE_LEVEL, Merge, MergePolicy, plan_merges
 
@@ -164,13 +165,25 @@ def task_state(
     """
     own = routing.intervals_of(task)
     runs, totals = manifest.within(own), manifest.totals(own)
+    shared = _shared(routing, task, manifest) if routing.spreads else ()
     where = own.intersect(rewrite) if rewrite else Intervals.nothing()
     if not where:
         merges = plan_merges(runs, own, timestep, policy, lasts_us)
-        return TaskState(own=own, runs=runs, merges=merges, totals=totals)
+        return TaskState(own=own, runs=runs, merges=merges, totals=totals, shared=shared)
     met = sorted({run.seq for run in runs if run.clip.intersect(where)}, reverse=True)
     anew = Merge(seqs=tuple(met), where=where, level=BASE_LEVEL, bottom=True)
-    return TaskState(own=own, runs=runs, merges=(anew,) if met else (), totals=totals)
+    due = (anew,) if met else ()
+    return TaskState(own=own, runs=runs, merges=due, totals=totals, shared=shared)
+
+
+def _shared(routing: Routing, task: int, manifest: Manifest) -> tuple[SharedState, ...]:
+    """Return the state of the spread bins that a task shares: all of it, also where another task owns the bin."""
+    out = []
+    for spread in routing.spreads:
+        share, own = spread.share_of(task), Intervals(((spread.lo, spread.hi),))
+        if share is not None:
+            out.append(SharedState(own=own, share=share, runs=manifest.within(own)))
+    return tuple(out)
 
 
 def _combined(plan: PhysicalPlan, configuration: Configuration, operator: str) -> bool:
@@ -190,6 +203,30 @@ def edit_of(reports: Iterable[TaskReport], operator: str) -> Edit:
         retire=tuple(r for edit in edits for r in edit.retire),
         add=tuple(run for edit in edits for run in edit.add),
     )
+
+
+def with_joint_times(edit: Edit, spreads: Iterable[SpreadBin]) -> Edit:
+    """Give the runs of a spread bin that several tasks wrote in one timestep the same times.
+
+    They have one seq, by which runs are retired and merged: whether they are still needed has to have one answer.
+    """
+    runs = list(edit.add)
+    for spread in spreads:
+        where = Intervals(((spread.lo, spread.hi),))
+        alike: dict[int, list[int]] = {}
+        for number, run in enumerate(runs):
+            if run.clip.intersect(where):
+                alike.setdefault(run.seq, []).append(number)
+        for numbers in alike.values():
+            dues = [due for number in numbers if (due := runs[number].due) is not None]
+            if len(dues) < len(numbers):
+                continue  # without times, rows are kept for ever
+            due = (min(first for first, _ in dues), max(last for _, last in dues))
+            waits = max(runs[number].last_awaited for number in numbers)
+            awaited = None if waits == due[1] else waits
+            for number in numbers:
+                runs[number] = replace(runs[number], due=due, awaited=awaited)
+    return replace(edit, add=tuple(runs))
 
 
 def times_of(reports: Iterable[TaskReport], operator: str) -> Times | None:

@@ -23,6 +23,7 @@ from rechannel.dataflow.identity.logic import dataflow_identity
 from rechannel.dataflow.identity.provided import Provided
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.carrying import Stored, carried, next_schema_versions
+from rechannel.engine.program.dividing import no_longer_divisible
 from rechannel.engine.program.leading_back import Return
 from rechannel.engine.program.physical import PhysicalPlan, Stage, compile_plan
 from rechannel.engine.program.programs import Passage, program_of
@@ -281,4 +282,5 @@ def _change_to(
         operators={name: encode(fresh.operators[name]) for name in sorted(stages - former)},
         removed=tuple(sorted(former - stages)),
         logic={name: program.record["logics"][name] for name in sorted(changed)},
+        undivided=no_longer_divisible(before.plan, program.plan),
     )

@@ -49,6 +49,7 @@ class Measured:
         self._bins: deque[tuple[Configuration, list[tuple[str, str]]]] = deque(maxlen=LOOKED_AT)
         self._hot: deque[tuple[Configuration, list[tuple[str, tuple[HotKey, ...]]]]]
         self._hot = deque(maxlen=LOOKED_AT)
+        self._latest: Sequence[TaskReport] = ()
         self.latencies = Latencies()
         self._quiet: deque[float] = deque(maxlen=QUIET)
         self._moved_bytes = float(GUESSED_BYTES)
@@ -63,6 +64,7 @@ class Measured:
         moved: float,
     ) -> None:
         """Record a committed timestep. took_ms: from decision to commit. moved: bytes that moved when it began."""
+        self._latest = reports
         bins = [(r.operator, r.state.bins) for r in reports if r.state and r.state.bins]
         self._bins.append((configuration, bins))
         hot = [(r.operator, r.state.hot_keys) for r in reports if r.state and r.state.hot_keys]
@@ -97,6 +99,14 @@ class Measured:
                 rows = out.setdefault(operator, {})
                 for key in keys:
                     rows[key.hash] = rows.get(key.hash, 0.0) + key.rows
+        return out
+
+    def sent(self) -> dict[tuple[str, int], int]:
+        """Rows before combining, by (operator, input), in the latest timestep."""
+        out: dict[tuple[str, int], int] = {}
+        for sent in (each for report in self._latest for each in report.emitted.sent):
+            place = (sent.operator, sent.input)
+            out[place] = out.get(place, 0) + sent.offered
         return out
 
     def sizes(self, configuration: Configuration) -> Sizes:

@@ -40,6 +40,29 @@ def moves_of_next_steps(steps: Sequence[Step]) -> tuple[BinMove, ...]:
     return tuple(move for step in steps[:STEPS] for move in step.moves if not move.stays)
 
 
+def bins_to_share(
+    before: Configuration, later: Configuration, operator: str, sizes: Sizes
+) -> tuple[BinMove, ...]:
+    """Spread bins, once for each task that reads them anew. A bin of unknown size becomes a piece of its own."""
+    old, new = before.operators.get(operator), later.operators.get(operator)
+    if old is None or new is None or old.routing is None or new.routing is None:
+        return ()
+    former = {one.lo: one.tasks for one in old.routing.spreads}
+    return tuple(
+        BinMove(
+            operator=operator,
+            lo=one.lo,
+            hi=one.hi,
+            source=one.tasks[0],
+            target=task,
+            size=sizes.of(operator, one.lo, one.hi) or PIECE,
+        )
+        for one in new.routing.spreads
+        for task in one.tasks[1:]
+        if task not in former.get(one.lo, ())
+    )
+
+
 def may_place_anew(before: Configuration, later: Configuration, operator: str) -> bool:
     """Whether tasks that an operator has in both Configurations may have to run on another executor."""
     old, new = before.operators.get(operator), later.operators.get(operator)

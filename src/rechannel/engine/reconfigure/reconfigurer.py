@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,11 @@ from msgspec import structs
 
 from rechannel.engine.journal.entries import ConfigurationChanged, Reconfiguring
 from rechannel.engine.journal.log import Journal
+from rechannel.engine.program.dividing import (
+    divisible_operators,
+    rows_of_sides,
+    sides_of_inputs,
+)
 from rechannel.engine.program.physical import PhysicalPlan
 from rechannel.engine.program.position import StreamPosition
 from rechannel.engine.program.steps import can_combine
@@ -42,7 +47,7 @@ from rechannel.reconfigure.events import Event, Finished, Requested
 from rechannel.reconfigure.record import Phase, Record
 from rechannel.reconfigure.requests import Request, abort, accept, refusal
 from rechannel.reconfigure.steps import Sizes
-from rechannel.reconfigure.stream_facts import Limits, NoLimits, StreamFacts
+from rechannel.reconfigure.stream_facts import Divisible, Limits, NoLimits, StreamFacts
 from rechannel.sources.reader import SourceReader
 from rechannel.state.manifest import Manifest
 
@@ -55,6 +60,10 @@ class Abilities:
     """Operators that can pre-aggregate."""
     sources: frozenset[str] = frozenset()
     """Sources whose timesteps can be bounded."""
+    divisible: Mapping[str, Divisible] = field(default_factory=dict)
+    """How tasks of operators can share the rows of a key."""
+    sides: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    """The side of every input of operators with two sides."""
 
     @classmethod
     def of(cls, plan: PhysicalPlan, readers: Mapping[str, SourceReader]) -> Abilities:
@@ -62,6 +71,8 @@ class Abilities:
         return cls(
             combinable=frozenset(s.name for s in plan.stateful if can_combine(plan, s.name)),
             sources=frozenset(n for n, r in readers.items() if r.boundable),
+            divisible=divisible_operators(plan),
+            sides=sides_of_inputs(plan),
         )
 
 
@@ -148,6 +159,10 @@ class Reconfigurer:
                 loads=self._measured.loads(configuration) if measured else {},
                 hot=self._measured.hot(configuration) if measured else {},
                 combinable=self._abilities.combinable,
+                divisible=self._abilities.divisible,
+                rows_of_sides=rows_of_sides(self._measured.sent(), self._abilities.sides)
+                if measured
+                else {},
                 sources=self._abilities.sources,
                 limits=self._limits,
                 places=self._preparer.places() if measured else {},

@@ -9,6 +9,7 @@ from rechannel.engine.reconfigure.cluster import Executor
 from rechannel.engine.reconfigure.placement import moved_tasks
 from rechannel.engine.reconfigure.prefetch_plan import (
     bins_of_tasks,
+    bins_to_share,
     may_place_anew,
     moves_of_next_steps,
     pieces,
@@ -36,6 +37,7 @@ def bins_by_target(
     """
     targets: dict[Executor, list[BinMove]] = {}
     moves = [move for move in moves_of_next_steps(steps) if move.operator == operator]
+    moves += bins_to_share(now.configuration, first, operator, now.sizes)
     if moves:
         places = placing.expected(operator, first.operators[operator], first.executors)
         for move in moves:

@@ -5,7 +5,8 @@ The cost follows the rows of the keys that are looked up, not the rows stored.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,13 @@ import pyarrow as pa
 from rechannel.errors import KeyTooLargeError
 from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.concatenate import joined, narrowed
-from rechannel.kernels.columnar.sorting import from_numpy, group_rows, sort_index, take
+from rechannel.kernels.columnar.sorting import (
+    fast_take,
+    from_numpy,
+    group_rows,
+    sort_index,
+    take,
+)
 from rechannel.kernels.lsm.hash_filter import candidates
 from rechannel.kernels.lsm.lookup import OpenRun, bisect, within
 from rechannel.kernels.lsm.merge import Live, Rows, merge_rows
@@ -25,6 +32,7 @@ from rechannel.model.buffers import IntArray, Mask, ragged
 from rechannel.model.hashing import hash_is_key, keys_equal
 from rechannel.model.hashspace import HashArray
 from rechannel.model.keyorder import partners
+from rechannel.model.spread import Share
 from rechannel.state.segments.segment import Segment
 
 
@@ -35,13 +43,16 @@ def collect(
     keys: Columns,
     live: Live,
     asked: LookupRange | None = None,
+    *,
+    share: Share | None = None,
 ) -> StoredRows:
     """Return the state rows of keys.
 
     runs: newest first. hashes: ascending. keys: distinct, the hashed key columns only. live: which rows still count.
-    asked: which rows of each key are wanted; None means all. Raises KeyTooLargeError.
+    asked: which rows of each key are wanted; None means all. share: the task's part in the spread bin of the keys.
+    Raises KeyTooLargeError.
     """
-    parts = [part for run in runs for part in _rows_of(can, run, hashes, keys, asked)]
+    parts = [part for run in runs for part in _rows_of(can, run, hashes, keys, asked, share)]
     if not parts:
         return StoredRows(
             keys=[pa.array([], field.type) for field in can.logic.key_schema],
@@ -79,7 +90,7 @@ def whole_keys(
     runs: Sequence[OpenRun],
     live: Live,
 ) -> Rows:
-    """Return all state rows of the keys that have rows in `parts` but received none.
+    """Return all state rows of the keys that have rows in `parts` but received none: of a spread bin, the task's.
 
     Rows are sorted by hash and key, then by the row order key.
     """
@@ -94,19 +105,25 @@ def whole_keys(
     first = order[groups.starts]  # for a key that received rows, one that it received
     others = first[first >= len(received.hashes)]
     asked = hashes[others]
-    held = collect(can, runs, asked, take(keys, others), live)
+    held = collect(can, runs, asked, take(keys, others), live, share=received.share)
     return Rows(asked[held.owners], [*held.keys, *held.state], None)
 
 
 def _rows_of(
-    can: Capabilities, run: OpenRun, hashes: HashArray, keys: Columns, wanted: LookupRange | None
+    can: Capabilities,
+    run: OpenRun,
+    hashes: HashArray,
+    keys: Columns,
+    wanted: LookupRange | None,
+    share: Share | None,
 ) -> list[Rows]:
     """Return rows of one run with one more column: the number of their key."""
     segment = run.segment
     needles, first, last = spans(can, run, hashes, wanted)
     if not len(needles):
         return []
-    owners, rows, columns = _owned(segment, keys, needles, hashes[needles], (first, last))
+    mine = None if share is None else partial(_of_share, can, segment, share)
+    owners, rows, columns = _owned(segment, keys, needles, hashes[needles], (first, last), mine)
     if not len(rows):
         return []
     dropped = None if segment.dropped is None else segment.dropped[rows]
@@ -141,12 +158,23 @@ def spans(
     return needles, first, last
 
 
+def _of_share(can: Capabilities, segment: Segment, share: Share, rows: IntArray) -> Mask | None:
+    """Return which rows of a segment a task considers, given its part in a spread bin; None = all of them."""
+    return can.considered([fast_take(segment.column(len(can.logic.key_schema) - 1), rows)], share)
+
+
 def _owned(
-    segment: Segment, keys: Columns, needles: IntArray, asked: HashArray, span: LookupRange
+    segment: Segment,
+    keys: Columns,
+    needles: IntArray,
+    asked: HashArray,
+    span: LookupRange,
+    considered: Callable[[IntArray], Mask | None] | None,
 ) -> tuple[IntArray, IntArray, Columns]:
     """Return the rows of needles, in the order of the needles: needle, position and columns of each row.
 
     asked: hashes of the needles. span: for each needle the range [first, last) of rows that may be its own.
+    considered: says which rows count; None = all of them.
     """
     first, last = span
     # Needles of one hash may share their rows: each row is read once and then matched with its needle.
@@ -156,6 +184,9 @@ def _owned(
     count = (last if alone else np.maximum.reduceat(last, heads)) - begin
     rows, groups = ragged(begin, count), np.repeat(np.arange(len(heads)), count)
     segment.touch(rows)
+    counting = None if considered is None else considered(rows)
+    if counting is not None:
+        rows, groups = rows[counting], groups[counting]
     columns = take([segment.column(i) for i in range(len(segment.schema))], rows)
     if hash_is_key(keys):
         return needles[groups], rows, columns

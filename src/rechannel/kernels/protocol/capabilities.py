@@ -19,6 +19,7 @@ from rechannel.kernels.columnar.groups import Groups
 from rechannel.model.buffers import IntArray, Mask
 from rechannel.model.eventtime import Clock
 from rechannel.model.hashspace import HashArray
+from rechannel.model.spread import Share
 
 if TYPE_CHECKING:
     from rechannel.kernels.lsm.merge import Rows
@@ -95,6 +96,30 @@ class Stamping(ABC):
     @abstractmethod
     def stamped(self, keys: Columns, clock: Clock) -> Columns:
         """Return the keys that arrived, with the columns that follow from the time."""
+
+
+class Spreadable(ABC):
+    """Several tasks can share the rows of a key: those of one side are dealt out, those of the other go to all.
+
+    `OperatorInput.share` says which part a task has. `apply` changes no stored row of the side that goes to all; new
+    rows of that side, also late ones, count only for the task that is `primary`.
+    """
+
+    @abstractmethod
+    def undivided(self, side: int) -> str | None:
+        """Return why rows of a side cannot be dealt out, as the rest of a sentence; None = they can."""
+
+    @abstractmethod
+    def side_of(self, values: Columns) -> int:
+        """Return the side of rows that travel together. values: columns of `value_schema`, at least one row."""
+
+    @abstractmethod
+    def considered(self, keys: Columns, share: Share) -> Mask | None:
+        """Return which stored rows a task considers; None = all of them."""
+
+    @abstractmethod
+    def depends_on_order(self, side: int) -> bool:
+        """Whether the order of a side's rows decides more than the order of what is emitted."""
 
 
 # What is stored ---------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from rechannel.kernels.functions.dead_letters import Letters
 from rechannel.model.buffers import IntArray, Mask
 from rechannel.model.eventtime import Clock
 from rechannel.model.hashspace import HashArray
+from rechannel.model.spread import Share
 
 
 @runtime_checkable
@@ -130,6 +131,8 @@ class OperatorInput:
     """Its number."""
     held: StoredRows | None = None
     """Stored rows of the keys, instead of `old` and `found`, if a key has several (`SeveralRows`)."""
+    share: Share | None = None
+    """The task's part in a spread bin, if the keys are of one; `held` has the rows that it considers."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

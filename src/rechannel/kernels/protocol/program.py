@@ -18,6 +18,7 @@ from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.model.eventtime import TimeInput, Times
 from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
+from rechannel.model.spread import Share
 from rechannel.state.manifest import Run
 from rechannel.state.merging import Merge
 from rechannel.state.store import Store
@@ -126,6 +127,17 @@ class Address:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SharedState:
+    """State of a spread bin that one task shares with others."""
+
+    own: Intervals
+    """Hashes of the bin."""
+    share: Share
+    runs: tuple[Run, ...] = ()
+    """Newest first, clipped to `own`."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class TaskState:
     """State that one task reads and merges in one timestep."""
 
@@ -137,6 +149,8 @@ class TaskState:
     """Merges that are due."""
     totals: tuple[Run, ...] = ()
     """Runs of totals (`Incremental`), newest first, clipped to `own`."""
+    shared: tuple[SharedState, ...] = ()
+    """Spread bins that it shares: of `own`, if it is the primary, or of other tasks."""
 
 
 @dataclass(frozen=True, kw_only=True)

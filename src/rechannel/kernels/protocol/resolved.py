@@ -28,6 +28,7 @@ from rechannel.kernels.protocol.capabilities import (
     Pruned,
     Pruning,
     SeveralRows,
+    Spreadable,
     Stamping,
     Succeeded,
     Timed,
@@ -40,12 +41,14 @@ from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.model.buffers import IntArray, Mask
 from rechannel.model.eventtime import Clock
 from rechannel.model.hashspace import HashArray
+from rechannel.model.spread import Share
 
 FOUND = {
     "combining": Combining,
     "projecting": Projecting,
     "pruning": Pruning,
     "stamping": Stamping,
+    "spreadable": Spreadable,
     "partly_hashed": PartlyHashed,
     "several_rows": SeveralRows,
     "without_lookup": WithoutLookup,
@@ -71,6 +74,7 @@ class Capabilities:
     projecting: Projecting | None = field(init=False)
     pruning: Pruning | None = field(init=False)
     stamping: Stamping | None = field(init=False)
+    spreadable: Spreadable | None = field(init=False)
     partly_hashed: PartlyHashed | None = field(init=False)
     several_rows: SeveralRows | None = field(init=False)
     without_lookup: WithoutLookup | None = field(init=False)
@@ -144,6 +148,28 @@ class Capabilities:
     def stamped(self, keys: Columns, clock: Clock) -> Columns:
         """Return the keys that arrived, with the columns that follow from the time."""
         return keys if self.stamping is None else self.stamping.stamped(keys, clock)
+
+    def undivided(self, side: int) -> str | None:
+        """Return why rows of a side cannot be dealt out over several tasks; None = they can."""
+        if self.spreadable is None:
+            return "all rows of a key have to meet in one task"
+        return self.spreadable.undivided(side)
+
+    def side_of(self, values: Columns) -> int:
+        """Return the side of rows that travel together; 0 for an operator whose rows have no sides."""
+        return 0 if self.spreadable is None else self.spreadable.side_of(values)
+
+    def considered(self, keys: Columns, share: Share | None) -> Mask | None:
+        """Return which stored rows a task considers, given its part in a spread bin; None = all of them."""
+        if share is None or self.spreadable is None:
+            return None
+        return self.spreadable.considered(keys, share)
+
+    def depends_on_order(self, side: int) -> bool:
+        """Whether the order in which rows of a side arrive decides what is emitted, or in which order."""
+        if self.spreadable is None:
+            return self.logic.ordered
+        return self.spreadable.depends_on_order(side)
 
     # What is stored ---------------------------------------------------------------------------------------------
 

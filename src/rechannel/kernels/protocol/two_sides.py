@@ -18,6 +18,7 @@ from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.columnar.sorting import from_numpy
 from rechannel.model.buffers import IntArray, Mask
+from rechannel.model.spread import Share
 
 LEFT, RIGHT = 0, 1
 PREFIXES = ("left.", "right.")
@@ -141,9 +142,16 @@ def slots_of(
     return tuple(range(len(left))), tuple(taken), pa.schema(fields)
 
 
-def row_numbers(sides: IntArray, timestep: int, groups: Groups) -> IntArray:
-    """Return `ROW` for the rows of a timestep. Raises UserFunctionError if there are too many rows to number."""
+def row_numbers(
+    sides: IntArray, timestep: int, groups: Groups, share: Share | None = None
+) -> IntArray:
+    """Return `ROW` for the rows of a timestep. Raises UserFunctionError if there are too many rows to number.
+
+    share: the task's part in a spread bin; rows of the divided side have other numbers in each of its tasks.
+    """
     places = np.arange(groups.rows, dtype=np.int64) - np.repeat(groups.starts, groups.sizes)
+    if share is not None:
+        places = np.where(sides == share.side, places * share.of + share.place, places)
     if timestep >> _TIMESTEPS or (len(places) and int(places.max()) >> _PLACES):
         msg = (
             f"over {1 << _PLACES:,} rows of one key in timestep {timestep}: make timesteps smaller"
@@ -162,3 +170,8 @@ def sides_of(numbers: IntArray) -> IntArray:
     """Return the sides of rows, given their `ROW`."""
     sides: IntArray = numbers >> (_TIMESTEPS + _PLACES)
     return sides
+
+
+def side_words(side: int) -> str:
+    """Return a side as messages name it."""
+    return "left" if side == LEFT else "right"

@@ -23,6 +23,7 @@ from rechannel.model.canonical import one_zero
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import HashArray
 from rechannel.model.routing import Routing
+from rechannel.model.spread import SpreadBin
 
 CHUNK_ROWS = 1 << 20
 """Most rows that are sorted and combined at a time; this bounds a task's memory."""
@@ -80,6 +81,8 @@ class Sender:
     stats: ChannelStats = field(default_factory=ChannelStats)
     chunk_bytes: int = CHUNK_BYTES
     _sequence: int = 0
+    _dealt: dict[int, int] = field(default_factory=dict)
+    """Rows dealt out so far, by the first hash of the spread bin."""
 
     def send(self, batch: pa.RecordBatch, order: Order) -> Iterator[tuple[int, bytes]]:
         """Yield (partition, blob) for a batch. Memory follows the size of a chunk, not of the batch."""
@@ -117,26 +120,50 @@ class Sender:
         yield from self._cut(hashes, wire_batch(can, keys, values, combined=self.channel.combined))
 
     def _cut(self, hashes: HashArray, batch: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
-        offsets, owners = self.channel.routing.cuts(hashes)
+        routing = self.channel.routing
+        offsets, owners = routing.cuts(hashes)
         for index in np.flatnonzero(np.diff(offsets)):
             start, stop = int(offsets[index]), int(offsets[index + 1])
-            target = self.channel.first + int(owners[index])
-            for piece in encode(batch.slice(start, stop - start)):
-                blob = pack(
-                    Blob(
-                        kind=DATA,
-                        input=self.channel.input,
-                        producer=self.producer,
-                        sequence=self._sequence,
-                        combined=self.channel.combined,
-                        rows=piece.num_rows,
-                        message=piece.serialize(),
-                    )
+            piece = batch.slice(start, stop - start)
+            spread = routing.shared_pieces.get(int(index)) if routing.spreads else None
+            if spread is None:
+                yield from self._sent(int(owners[index]), piece)
+            else:
+                yield from self._shared(spread, piece)
+
+    def _shared(self, spread: SpreadBin, rows: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
+        """Deal rows of a spread bin out over its tasks, or send them to all of these.
+
+        Which task gets a row depends on its place among the rows that the producer sends, which every attempt repeats.
+        """
+        can = self.channel.can
+        if can.side_of(rows.columns[can.sent :]) == spread.side:
+            turn = self._dealt.setdefault(spread.lo, self.producer)
+            self._dealt[spread.lo] += rows.num_rows
+            for task, start, stop in spread.deal(rows.num_rows, turn):
+                yield from self._sent(task, rows.slice(start, stop - start))
+        else:
+            for task in spread.tasks:
+                yield from self._sent(task, rows)
+
+    def _sent(self, task: int, rows: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
+        """Yield the blobs with rows for one task."""
+        for piece in encode(rows):
+            blob = pack(
+                Blob(
+                    kind=DATA,
+                    input=self.channel.input,
+                    producer=self.producer,
+                    sequence=self._sequence,
+                    combined=self.channel.combined,
+                    rows=piece.num_rows,
+                    message=piece.serialize(),
                 )
-                self._sequence += 1
-                self.stats.sent += piece.num_rows
-                self.stats.size += len(blob)
-                yield target, blob
+            )
+            self._sequence += 1
+            self.stats.sent += piece.num_rows
+            self.stats.size += len(blob)
+            yield self.channel.first + task, blob
 
 
 def wire_schema(can: Capabilities, *, combined: bool) -> pa.Schema:

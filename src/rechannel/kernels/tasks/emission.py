@@ -18,6 +18,7 @@ from rechannel.kernels.tasks.measure import Measures
 from rechannel.model.buffers import IntArray, Mask
 from rechannel.model.eventtime import ENDED, NEVER
 from rechannel.model.hashspace import HashArray, Intervals
+from rechannel.model.spread import Share
 
 Shown = tuple[pa.RecordBatch, HashArray]
 """Rows and their hashes, ascending."""
@@ -36,6 +37,8 @@ class Emission:
     measures: Measures
     nexts: dict[str, int] = field(default_factory=dict)
     """By segment that was read: the first later event time that a row of the task waits for."""
+    share: Share | None = None
+    """The task's part in a spread bin, if the hashes are one. What it has stored now, it emits, too."""
 
     def of(self, arrivals: OperatorInput, applied: OperatorOutput, fresh: Rows) -> Shown:
         """Return all that is emitted. fresh: state that changed in this timestep. Raises UserFunctionError."""
@@ -88,7 +91,9 @@ class Emission:
             self.measures.count("rows_read", sum(map(len, pieces)))
             for piece in pieces:
                 due = can.timer_of(*halves(can, piece))
-                parts.append(piece.where(_waits(piece, due, after, late)))
+                waits = _waits(piece, due, after, late)
+                mine = can.considered(halves(can, piece)[0], self.share)
+                parts.append(piece.where(waits if mine is None else waits & mine))
                 known = self.nexts.get(run.segment, ENDED)
                 self.nexts[run.segment] = min(known, _next(due, until))
         return parts

@@ -7,6 +7,8 @@ them. Rows arrive in blobs sorted by hash: a part of a blob is a slice of it.
 A part costs what arrived, the state of its keys, and what waits there for event time. The first is known exactly; the
 others are estimated from the runs. If keys have several state rows and all of them could be too many, they are counted
 (`Footprint`). A part has at least one hash: all rows of a key are in memory at once.
+
+A spread bin, which the task shares with others, is a part of its own, whichever task owns it.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from rechannel.kernels.shuffle.spool import Spool
 from rechannel.kernels.shuffle.wire import Blob
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import SPACE, HashArray, Intervals
+from rechannel.model.spread import Share
 from rechannel.state.manifest import Manifest, Run
 
 SHARE = 8
@@ -53,6 +56,8 @@ class Part:
     """Which rows of each blob; None = all."""
     whole: bool = True
     """Whether it is all of the task."""
+    share: Share | None = None
+    """The task's part in the spread bin that the hashes are of; None = the hashes are of none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,12 +122,14 @@ def parts_of(
         hashes = _hashes_of(can, blobs, spool)
         demand = replace(demand, stored=Footprint.at(can, runs, _met(can, blobs, hashes, spool)))
     count = demand.parts(memory)
-    if count == 1:
+    if count == 1 and not state.shared:
         yield Part(state=state, blobs=blobs)
         return
     if hashes is None:
         hashes = _hashes_of(can, blobs, spool)
-    yield from _cut(state, blobs, hashes, _borders(state.own, blobs, hashes, demand, count), spool)
+    known = state.own.union(Intervals.of(span for one in state.shared for span in one.own))
+    borders = [0, SPACE] if count == 1 else _borders(known, blobs, hashes, demand, count)
+    yield from _cut(state, blobs, hashes, borders, spool)
 
 
 def _cut(
@@ -132,30 +139,61 @@ def _cut(
     borders: list[int],
     spool: Spool,
 ) -> Iterator[Part]:
-    """Yield one part for each stretch of hashes. hashes: of the rows of every blob, ascending."""
-    inner = np.array(borders[1:-1], dtype=np.uint64)
+    """Yield one part for each stretch of hashes, and one for each spread bin in it.
+
+    hashes: of the rows of every blob, ascending.
+    """
+    shared = state.shared
+    edges = sorted({*borders, *(end for one in shared for span in one.own for end in span)})
+    inner = np.array(edges[1:-1], dtype=np.uint64)
     cuts = [[0, *np.searchsorted(known, inner).tolist(), len(known)] for known in hashes]
-    for number, (lo, hi) in enumerate(pairwise(borders)):
-        own = state.own.intersect(Intervals.of([(lo, hi)]))
-        if not own:
-            continue
-        met = [
-            (blob, slice(cut[number], cut[number + 1]))
-            for blob, cut in zip(blobs, cuts, strict=True)
-            if cut[number] < cut[number + 1]
-        ]
-        yield Part(
-            state=replace(
-                state,
-                own=own,
-                runs=Manifest(state.runs).within(own),
-                totals=Manifest(state.totals).totals(own),
-            ),
-            blobs=[blob for blob, _ in met],
-            rows=[rows for _, rows in met],
-            whole=False,
-        )
-        spool.release()
+    place = {edge: number for number, edge in enumerate(edges)}
+    alone = state.own.subtract(Intervals.of(span for one in shared for span in one.own))
+    for lo, hi in pairwise(borders):
+        within = Intervals.of([(lo, hi)])
+        left = list(range(place[lo], place[hi]))
+        for one in shared:
+            own = one.own.intersect(within)
+            if own:
+                here = [n for n in left if any(a <= edges[n] < b for a, b in own)]
+                left = [n for n in left if n not in here]
+                known = replace(state, runs=one.runs, totals=())
+                yield _part(known, own, blobs, cuts, here, share=one.share)
+                spool.release()
+        own = alone.intersect(within)
+        if own:
+            yield _part(state, own, blobs, cuts, left)
+            spool.release()
+
+
+def _part(
+    state: TaskState,
+    own: Intervals,
+    blobs: list[Blob],
+    cuts: list[list[int]],
+    stretches: list[int],
+    *,
+    share: Share | None = None,
+) -> Part:
+    """Return the part with some hashes. cuts: where stretches begin and end in every blob. stretches: which ones."""
+    met = [
+        (blob, slice(cut[number], cut[number + 1]))
+        for blob, cut in zip(blobs, cuts, strict=True)
+        for number in stretches
+        if cut[number] < cut[number + 1]
+    ]
+    return Part(
+        state=replace(
+            state,
+            own=own,
+            runs=Manifest(state.runs).within(own),
+            totals=Manifest(state.totals).totals(own),
+        ),
+        blobs=[blob for blob, _ in met],
+        rows=[rows for _, rows in met],
+        whole=False,
+        share=share,
+    )
 
 
 def _hashes_of(can: Capabilities, blobs: list[Blob], spool: Spool) -> list[HashArray]:

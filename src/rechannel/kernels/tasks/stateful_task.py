@@ -42,7 +42,8 @@ from rechannel.model.buffers import Mask
 from rechannel.model.eventtime import NEVER, Clock, Times
 from rechannel.model.hashspace import HashArray
 from rechannel.model.routing import Routing
-from rechannel.state.manifest import Edit
+from rechannel.model.spread import Share
+from rechannel.state.manifest import Edit, Run
 
 IN_HAND = 4
 """Blobs that arrive stay in memory up to this fraction (1/4) of a task's memory, then go to disk."""
@@ -154,7 +155,7 @@ class StatefulTask:
         can, state = self.program.can, self.step.tasks[self.task]
         runs = OpenRuns(self.program, state.runs)
         demand = Demand.of(
-            blobs, state.runs if can.needs_lookup else (), _waiting(can, clock, runs)
+            blobs, _read(state) if can.needs_lookup else (), _waiting(can, clock, runs)
         )
         writer = RunWriter(self.program, self.step, self.task, self.attempt)
         storing = Storing(
@@ -200,7 +201,7 @@ class StatefulTask:
         can, state = self.program.can, part.state
         measures, clock = storing.measures, storing.clock
         with measures.activity("lookup"):
-            arrivals = self._arrivals(can, received, runs, clock)
+            arrivals = self._arrivals(can, received, runs, clock, part.share)
         with measures.activity("process"), placed(self.program.operator, self.step.timestep):
             applied = can.logic.apply(arrivals)
         fresh = _fresh(arrivals, applied, has_older=bool(runs))
@@ -219,7 +220,13 @@ class StatefulTask:
                 shown, totals = self._advanced(can.totals, work, measures)
         else:
             showing = Emission(
-                self.program, self.step.timestep, state.own, runs, measures, done.first_timers
+                self.program,
+                self.step.timestep,
+                state.own,
+                runs,
+                measures,
+                done.first_timers,
+                part.share,
             )
             shown = showing.of(arrivals, applied, fresh)
             totals = Edit(retire=retired(state.totals, state.own))
@@ -234,11 +241,17 @@ class StatefulTask:
         yield from _side_outputs(applied, state, emitter)
 
     def _arrivals(
-        self, can: Capabilities, received: Received, runs: OpenRuns, clock: Clock
+        self,
+        can: Capabilities,
+        received: Received,
+        runs: OpenRuns,
+        clock: Clock,
+        share: Share | None,
     ) -> OperatorInput:
         """Return what was received, with the state of its keys.
 
-        The previous timestep's watermark decides which rows are late, and also which stored state still counts.
+        The previous timestep's watermark decides which rows are late, and also which stored state still counts. share:
+        the task's part in the spread bin of the keys.
         """
         count = len(received.hashes)
         before = replace(clock, watermark=clock.before)
@@ -247,7 +260,8 @@ class StatefulTask:
         known: Sequence[OpenRun] = runs if can.needs_lookup else ()
         if can.several_rows is not None:
             asked = can.lookup_range(received.values, received.groups)
-            held = collect(can, known, received.hashes, keys, live_at(can, before), asked)
+            live = live_at(can, before)
+            held = collect(can, known, received.hashes, keys, live, asked, share=share)
         else:
             known = self._spanned(runs, keys) if can.needs_lookup else ()
             hits = find(known, received.hashes, keys, can.row_order)
@@ -264,6 +278,7 @@ class StatefulTask:
             held=held,
             clock=clock,
             timestep=self.step.timestep,
+            share=share,
         )
 
     def _spanned(self, runs: OpenRuns, keys: Columns) -> Sequence[OpenRun]:
@@ -298,6 +313,12 @@ def _side_outputs(
         for piece in state.own.slices(applied.dead.hashes):
             letters = applied.dead.letters.slice(piece.start, piece.stop - piece.start)
             yield from emitter.dead(letters, applied.dead.hashes[piece])
+
+
+def _read(state: TaskState) -> tuple[Run, ...]:
+    """Return the runs that a task reads: those of its hashes, and of spread bins that other tasks own."""
+    others = (run for one in state.shared if not one.share.primary for run in one.runs)
+    return (*state.runs, *others)
 
 
 def _waiting(can: Capabilities, clock: Clock, runs: OpenRuns) -> float:
@@ -347,7 +368,8 @@ def _pieces(
     """Yield what a task emits, cut into one piece per interval of the task's hashes.
 
     After a user's function, only the place of a piece's first row is known. Since no other task has hashes within the
-    piece, that tells where all its rows belong among those of other tasks, however bins are placed.
+    piece, that tells where all its rows belong among those of other tasks, however bins are placed. Of a spread bin,
+    several tasks have pieces with the same hashes: nothing downstream depends on their order.
     """
     for piece in state.own.slices(hashes):
         yield rows.slice(piece.start, piece.stop - piece.start), hashes[piece]

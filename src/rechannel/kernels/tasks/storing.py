@@ -63,7 +63,8 @@ class Storing:
                 added = self.writer.write(whole, state.own, self.step.timestep, BASE_LEVEL)
             seqs = tuple(sorted({run.seq for run in state.runs}, reverse=True))
             return Edit(retire=((seqs, state.own),), add=added)
-        level = 0 if runs else BASE_LEVEL
+        # Other tasks write runs of a spread bin as well, so none of them holds everything.
+        level = 0 if runs or part.share is not None else BASE_LEVEL
         with self.measures.activity("write"):
             return Edit(add=self.writer.write(fresh, state.own, self.step.timestep, level))
 

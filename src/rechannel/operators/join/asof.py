@@ -41,7 +41,7 @@ from rechannel.kernels.protocol.two_sides import (
 from rechannel.model.buffers import IntArray, Mask
 from rechannel.model.eventtime import ENDED, NEVER, Clock
 from rechannel.model.hashspace import HashArray
-from rechannel.operators.join.two_inputs import TwoSided, nullable
+from rechannel.operators.join.two_inputs import TwoSided, kept_here, nullable
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -73,6 +73,18 @@ class AsofLogic(TwoSided, WrittenOnce, Grouped):
         """Keys, columns of the left side, columns of the right one."""
         right = nullable(self.right.fields) if self.how == "left" else self.right.fields
         return pa.schema([*self.keys, *self.left.fields, *right])
+
+    # Several tasks for one key ----------------------------------------------------------------------------------
+
+    def undivided(self, side: int) -> str | None:
+        """Return why right rows cannot be dealt out: a left row meets the latest of all of them."""
+        if side == LEFT:
+            return None
+        return "a left row meets the latest of all right rows, so these have to go to all tasks"
+
+    def depends_on_order(self, side: int) -> bool:
+        """Of right rows with the same time, the one that came last counts."""
+        return side == RIGHT
 
     # Time -------------------------------------------------------------------------------------------------------
 
@@ -159,7 +171,10 @@ class AsofLogic(TwoSided, WrittenOnce, Grouped):
             output=output,
             output_hashes=hashes,
             late=self._late(arrivals, late[count:]),
-            changed=rows.changed(np.where(came, stays, dropped), dropped & ~came),
+            changed=rows.changed(
+                np.where(came, stays, dropped) & kept_here(rows.sides, arrivals.share),
+                dropped & ~came,
+            ),
         )
 
     def _met(self, rows: _Rows, left: IntArray, right: IntArray) -> Emitted:
@@ -206,7 +221,7 @@ class _Rows:
         """Return stored rows followed by new rows."""
         held = held_by(arrivals)
         came = arrivals.values[0].to_numpy(zero_copy_only=False).astype(np.int64)
-        fresh = row_numbers(came, arrivals.timestep, arrivals.groups)
+        fresh = row_numbers(came, arrivals.timestep, arrivals.groups, arrivals.share)
         numbers = np.concatenate([logic.row_order(held.keys), fresh])
         slots = [
             pa.concat_arrays([old, new])

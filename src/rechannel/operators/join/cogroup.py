@@ -49,6 +49,16 @@ class CogroupLogic(WholeWindows, TwoSided):
         """Columns of the row."""
         return self.slots
 
+    def undivided(self, side: int) -> str:
+        """Return why rows of no side can be dealt out: the function is the user's."""
+        del side
+        return "its function receives all rows of a key, of both sides, at once"
+
+    def depends_on_order(self, side: int) -> bool:
+        """The function sees rows in their order."""
+        del side
+        return True
+
     def apply(self, arrivals: OperatorInput) -> OperatorOutput:
         """Keep rows, or call the function at once where there are no windows."""
         sides = arrivals.values[0].to_numpy(zero_copy_only=False).astype(np.int64)

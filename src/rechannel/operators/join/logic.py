@@ -36,6 +36,7 @@ from rechannel.kernels.protocol.two_sides import (
     Side,
     first_of,
     row_numbers,
+    side_words,
     sides_of,
     void_of,
 )
@@ -43,8 +44,9 @@ from rechannel.kernels.shuffle.watermarks import MICROS, micros
 from rechannel.model.buffers import IntArray, Mask
 from rechannel.model.eventtime import ENDED, NEVER, Clock
 from rechannel.model.hashspace import HashArray
+from rechannel.model.spread import Share
 from rechannel.operators.join.matching import Near, Pool
-from rechannel.operators.join.two_inputs import TwoSided, nullable
+from rechannel.operators.join.two_inputs import TwoSided, kept_here, nullable
 from rechannel.operators.window.logic import END, completes
 
 MATCHED = pa.field("matched", pa.bool_(), False)
@@ -110,6 +112,27 @@ class JoinLogic(TwoSided):
             np.where(came[RIGHT] | both, first_of(LEFT), first_of(RIGHT)),
             np.where(came[LEFT] | both, first_of(RIGHT + 1), first_of(RIGHT)),
         )
+
+    # Several tasks for one key ----------------------------------------------------------------------------------
+
+    def undivided(self, side: int) -> str | None:
+        """Return why rows of a side cannot be dealt out: whether a row has had a match is known in one task."""
+        if self.how == "full":
+            return (
+                "it is a full join: a row of either side is emitted with nulls if it has no match, and of a row that"
+                " goes to several tasks none of them knows that"
+            )
+        divided = {"left": LEFT, "right": RIGHT, "semi": LEFT, "anti": LEFT}.get(self.how, side)
+        if side != divided:
+            return (
+                f"it is a {self.how} join: what becomes of a row of the {side_words(divided)} side depends on whether"
+                f" it has a match, so its {side_words(1 - divided)} rows have to go to all tasks"
+            )
+        return None
+
+    def depends_on_order(self, side: int) -> bool:
+        """Whether it keeps the first row of a side: semi and anti joins without times keep one right row per key."""
+        return self.how in ONCE and side == RIGHT and self.least_us is None
 
     # Time -------------------------------------------------------------------------------------------------------
 
@@ -181,7 +204,7 @@ class JoinLogic(TwoSided):
             output=output,
             output_hashes=arrivals.hashes[owners],
             late=self._late(arrivals, pool.late[pool.count :]),
-            changed=self._changed(pool, left, right),
+            changed=self._changed(pool, left, right, arrivals.share),
         )
 
     def fire(self, keys: Columns, state: Columns, hashes: HashArray, clock: Clock) -> Emitted:
@@ -200,7 +223,7 @@ class JoinLogic(TwoSided):
         """Return stored rows and rows that came as one pool."""
         held = held_by(arrivals)
         came = arrivals.values[0].to_numpy(zero_copy_only=False).astype(np.int64)
-        fresh = row_numbers(came, arrivals.timestep, arrivals.groups)
+        fresh = row_numbers(came, arrivals.timestep, arrivals.groups, arrivals.share)
         width, count = len(self.slots), len(held.owners)
         there = self.row_order(held.keys)
         numbers = np.concatenate([there, fresh])
@@ -264,13 +287,14 @@ class JoinLogic(TwoSided):
             keys = [*keys, from_numpy(ends, pa.int64()).cast(MICROS)]
         return pa.RecordBatch.from_arrays([*keys, *columns], schema=self.output_schema)
 
-    def _changed(self, pool: Pool, left: IntArray, right: IntArray) -> Changed:
+    def _changed(self, pool: Pool, left: IntArray, right: IntArray, share: Share | None) -> Changed:
         """Return rows that came and are stored, and stored rows that change or end."""
         once = self.how in ONCE
         met = np.zeros(len(pool.owners), dtype=np.bool_)
         met[left] = True
         met[right] = True
         stays = pool.came & ~pool.late & (~pool.void[pool.owners] | self._outer(pool.sides))
+        stays &= kept_here(pool.sides, share)
         dropped = None
         if once:
             stays &= ~(met & (pool.sides == LEFT))

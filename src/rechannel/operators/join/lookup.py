@@ -22,14 +22,21 @@ from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.columnar.ranking import newest
 from rechannel.kernels.columnar.sorting import take
 from rechannel.kernels.protocol.bases import EveryRow
-from rechannel.kernels.protocol.capabilities import Projecting, Pruned, Pruning, Viewed
+from rechannel.kernels.protocol.capabilities import (
+    Projecting,
+    Pruned,
+    Pruning,
+    Spreadable,
+    Viewed,
+)
 from rechannel.kernels.protocol.logic import OperatorInput, OperatorOutput
-from rechannel.kernels.protocol.two_sides import MARK, RIGHT, Side, slots_in, void_of
+from rechannel.kernels.protocol.two_sides import LEFT, MARK, RIGHT, Side, slots_in, void_of
 from rechannel.model.buffers import IntArray, Mask
+from rechannel.model.spread import Share
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class LookupLogic(EveryRow, Projecting, Pruning, Viewed):
+class LookupLogic(EveryRow, Projecting, Pruning, Spreadable, Viewed):
     """The newest row of every key of a table: a `StatefulLogic`.
 
     key_schema: what both sides are alike in. left: the stream's other columns. right: the table's, as they are kept.
@@ -98,13 +105,33 @@ class LookupLogic(EveryRow, Projecting, Pruning, Viewed):
         ]
         output, owners = self._looked_up(arrivals, np.flatnonzero(~came), table, there)
         ended = changed & ~there
+        stores = arrivals.share is None or arrivals.share.primary
         return OperatorOutput(
             state=table,
             dropped=ended if ended.any() else None,
             output=output,
             output_hashes=arrivals.hashes[owners],
-            untouched=~changed,
+            untouched=~changed if stores else np.ones(len(changed), dtype=np.bool_),
         )
+
+    def undivided(self, side: int) -> str | None:
+        """Return why rows of the table cannot be dealt out: every row of the stream looks them up."""
+        if side == LEFT:
+            return None
+        return "rows of the stream are looked up in the table, whose rows have to go to all tasks"
+
+    def side_of(self, values: Columns) -> int:
+        """Return the side that the rows are marked with."""
+        side: int = values[0][0].as_py()
+        return side
+
+    def considered(self, keys: Columns, share: Share) -> None:
+        """Every task looks up in the whole table."""
+        del keys, share
+
+    def depends_on_order(self, side: int) -> bool:
+        """Of rows of the table that are equally new, the one that came last counts."""
+        return side == RIGHT
 
     def _newer(self, arrivals: OperatorInput, rows: IntArray) -> tuple[IntArray, Mask, Mask]:
         """Return where each key's row is now, whether it has one, and whether it changed.

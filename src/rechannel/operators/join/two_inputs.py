@@ -11,17 +11,25 @@ import pyarrow as pa
 from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.sorting import take
 from rechannel.kernels.protocol.bases import ManyRows
-from rechannel.kernels.protocol.capabilities import Expiring, LateTelling, Projecting, Timed, Viewed
+from rechannel.kernels.protocol.capabilities import (
+    Expiring,
+    LateTelling,
+    Projecting,
+    Spreadable,
+    Timed,
+    Viewed,
+)
 from rechannel.kernels.protocol.logic import Late, OperatorInput
 from rechannel.kernels.protocol.two_sides import LEFT, MARK, RIGHT, ROW, Side, sides_of, slots_in
 from rechannel.kernels.shuffle.watermarks import micros
 from rechannel.model.buffers import IntArray, Mask
 from rechannel.model.eventtime import NEVER
+from rechannel.model.spread import Share
 
 SHOWN_SIDE = pa.field("_side", pa.string(), False)
 
 
-class TwoSided(ManyRows, Projecting, Viewed, Expiring, Timed, LateTelling):
+class TwoSided(ManyRows, Projecting, Spreadable, Viewed, Expiring, Timed, LateTelling):
     """A part of a `StatefulLogic` whose state rows are rows of either side, told apart by `ROW`."""
 
     if TYPE_CHECKING:  # the operator has them
@@ -72,6 +80,17 @@ class TwoSided(ManyRows, Projecting, Viewed, Expiring, Timed, LateTelling):
         """Return the slots of rows of one side."""
         return slots_in(batch, self.left, self.right, self.slots)
 
+    def side_of(self, values: Columns) -> int:
+        """Return the side that the rows are marked with."""
+        side: int = values[0][0].as_py()
+        return side
+
+    def considered(self, keys: Columns, share: Share) -> Mask:
+        """Return the task's share of the divided side, and all rows of the other one."""
+        numbers = self.row_order(keys)
+        mine: Mask = (sides_of(numbers) != share.side) | share.considers(numbers)
+        return mine
+
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
         """Return stored rows as they are shown."""
         return self._told(keys[: len(self.keys)], state, sides_of(self.row_order(keys)))
@@ -103,6 +122,9 @@ class TwoSided(ManyRows, Projecting, Viewed, Expiring, Timed, LateTelling):
 
     def _late(self, arrivals: OperatorInput, late: Mask) -> Late | None:
         """Return the rows that came too late. late: whether each row that came is."""
+        if arrivals.share is not None:
+            came = arrivals.values[0].to_numpy(zero_copy_only=False)
+            late = late & kept_here(came, arrivals.share)
         rows = np.flatnonzero(late)
         if not len(rows):
             return None
@@ -112,6 +134,14 @@ class TwoSided(ManyRows, Projecting, Viewed, Expiring, Timed, LateTelling):
         sides = arrivals.values[0].to_numpy(zero_copy_only=False)[rows].astype(np.int64)
         batch = self._told(take(arrivals.keys, owners), take(arrivals.values[1:], rows), sides)
         return Late(count=len(rows), rows=batch, hashes=arrivals.hashes[owners])
+
+
+def kept_here(sides: IntArray, share: Share | None) -> Mask:
+    """Return which rows a task stores, or reports as late: of rows that go to several tasks, only the primary does."""
+    if share is None or share.primary:
+        return np.ones(len(sides), dtype=np.bool_)
+    divided: Mask = sides == share.side
+    return divided
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:

@@ -16,6 +16,7 @@ from rechannel.reconfigure.changes.operators import (
     MOST_BINS,
     Operator,
     check_bins,
+    check_spreads,
     routed,
     with_fields,
 )
@@ -104,6 +105,7 @@ class Move(Change):
         del facts
         _, routing = routed(configuration, self.operator)
         check_bins(self.operator, routing, self.bins)
+        check_spreads(self.operator, routing, bins=self.bins)
         if self.task >= routing.tasks:
             msg = (
                 f"operator {self.operator!r} has tasks 0 to {routing.tasks - 1}, not {self.task};"
@@ -132,6 +134,7 @@ class Split(Change):
         del facts
         _, routing = routed(configuration, self.operator)
         check_bins(self.operator, routing, (self.bin,))
+        check_spreads(self.operator, routing, bins=(self.bin,))
         lo, hi = routing.span(self.bin)
         if hi - lo < self.into or routing.bins + self.into - 1 > MOST_BINS:
             msg = (
@@ -185,6 +188,7 @@ class Merge(Change):
         _, routing = routed(configuration, self.operator)
         bins = sorted(set(self.bins))
         check_bins(self.operator, routing, bins)
+        check_spreads(self.operator, routing, bins=bins)
         if len(bins) < 2 or bins != list(range(bins[0], bins[-1] + 1)):
             msg = (
                 f"operator {self.operator!r}: bins {list(self.bins)} are not neighbours; merge a range,"
@@ -230,6 +234,9 @@ class Rewrite(Change):
 def _instead(name: str, facts: StreamFacts) -> str:
     if name in facts.combinable:
         return f"pre-aggregate it with combine({name!r}, 'on')"
+    known = facts.divisible.get(name)
+    if known is not None and any(known.undivided(side) is None for side in (0, 1)):
+        return f"several tasks can share its rows: spread({name!r}, key)"
     return "no placement spreads it"
 
 

@@ -4,7 +4,7 @@ The three primitives are Trisk's (SoCC'21, section 3): assign logic, assign work
 changes are named after what a user wants, and set the same fields of the Configuration.
 
     primitive            named after what a user wants
-    assign_workload      rescale, rebalance, move, split, merge, rewrite
+    assign_workload      rescale, rebalance, move, split, merge, rewrite, spread, gather
     assign_logic         change_logic, add, remove, change_dataflow
     assign_resources     place, executors
     (plan choices)       set_interval, set_in_flight, set_bound, combine

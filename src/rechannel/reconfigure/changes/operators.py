@@ -63,3 +63,17 @@ def check_bins(name: str, routing: Routing, bins: Sequence[int]) -> None:
     if beyond:
         msg = f"operator {name!r} has bins 0 to {routing.bins - 1}, not {beyond}"
         raise RefusedError(msg)
+
+
+def check_spreads(
+    name: str, routing: Routing, *, bins: Sequence[int] = (), tasks: int | None = None
+) -> None:
+    """Raise RefusedError if one of the bins is spread, or a spread bin has tasks that `tasks` tasks do not have."""
+    for spread in routing.spreads:
+        number = routing.bin_of(spread.lo)
+        if number in bins or (tasks is not None and max(spread.tasks) >= tasks):
+            msg = (
+                f"operator {name!r}: tasks {list(spread.tasks)} share bin {number}; gather it first, with"
+                f" gather({name!r}, bin={number})"
+            )
+            raise RefusedError(msg)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
@@ -83,6 +84,14 @@ class ChangeProgram(Change):
     loaded: dict[str, NonNegativeInt] = field(default_factory=dict)
     """Rows of initial state that were loaded, by new operator."""
 
+    undivided: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By operator that stays, and side (0 or 1): why the new version cannot deal out its rows, if the old one can."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; without `undivided`, if it is empty, as older versions write it."""
+        data = Change.to_json(self)
+        return data if self.undivided else {k: v for k, v in data.items() if k != "undivided"}
+
     def __str__(self) -> str:
         """What was requested."""
         return self.text
@@ -104,6 +113,8 @@ class ChangeProgram(Change):
                 f" {configuration.dataflow}: request it again"
             )
             raise RefusedError(msg)
+        for name, reasons in self.undivided.items():
+            self._check_spreads(name, reasons, configuration.operators.get(name))
         operators = {
             name: replace(operator, logic=self.logic.get(name, operator.logic))
             for name, operator in configuration.operators.items()
@@ -112,6 +123,20 @@ class ChangeProgram(Change):
         for name, given in self.operators.items():
             operators[name] = decode(OperatorConfiguration, given)
         return replace(configuration, operators=operators, dataflow=self.version)
+
+    def _check_spreads(
+        self, name: str, reasons: Mapping[str, str], operator: OperatorConfiguration | None
+    ) -> None:
+        """Raise RefusedError if tasks share rows that they cannot share in the new version."""
+        routing = None if operator is None else operator.routing
+        for spread in () if routing is None else routing.spreads:
+            reason = reasons.get(str(spread.side))
+            if reason is not None:
+                msg = (
+                    f"{self}: tasks {list(spread.tasks)} of operator {name!r} share the rows of a key, and then they"
+                    f" cannot: {reason}. Gather them first, with gather({name!r})"
+                )
+                raise RefusedError(msg)
 
     @property
     def program_version(self) -> int | None:

@@ -16,6 +16,7 @@ from rechannel.reconfigure.changes.operators import (
     MOST_BINS,
     MOST_TASKS,
     Operator,
+    check_spreads,
     kept_places,
     operator_of,
     routed,
@@ -56,6 +57,7 @@ class Rescale(Change):
             return with_fields(configuration, self.operator, tasks=self.tasks, placement=placement)
         if self.tasks == operator.tasks:
             return with_fields(configuration, self.operator, routing=evened(operator.routing))
+        check_spreads(self.operator, operator.routing, tasks=self.tasks)
         if self.tasks > operator.routing.bins:
             msg = (
                 f"operator {self.operator!r} has {operator.routing.bins} bins, which is the most tasks"
@@ -71,7 +73,7 @@ class Rescale(Change):
 @registered
 @dataclass(frozen=True, slots=True)
 class AssignWorkload(Change):
-    """Place all bins of an operator exactly as given."""
+    """Place all bins of an operator exactly as given. Spread bins have to stay unchanged."""
 
     kind = "assign_workload"
 
@@ -90,7 +92,7 @@ class AssignWorkload(Change):
     def resolved(self, configuration: Configuration, facts: StreamFacts) -> Configuration:
         """Return the Configuration with exactly these bins and owners."""
         del facts
-        operator, _ = routed(configuration, self.operator)
+        operator, before = routed(configuration, self.operator)
         if self.tasks > MOST_TASKS or len(self.starts) > MOST_BINS:
             msg = (
                 f"operator {self.operator!r}: {len(self.starts)} bins at {self.tasks} tasks are too many;"
@@ -101,6 +103,11 @@ class AssignWorkload(Change):
             routing = Routing(starts=self.starts, owners=self.owners, tasks=self.tasks)
         except ValueError as error:
             raise RefusedError(f"operator {self.operator!r}: {error}") from error
+        try:
+            routing = routing.with_spreads(before.spreads)
+        except ValueError as error:
+            msg = f"operator {self.operator!r}: {error}; gather it first, with gather({self.operator!r})"
+            raise RefusedError(msg) from error
         return with_fields(
             configuration,
             self.operator,

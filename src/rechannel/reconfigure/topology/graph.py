@@ -13,7 +13,7 @@ from networkx import DiGraph
 from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.steps import BinMove
 from rechannel.reconfigure.topology.meta import MetaTopology
-from rechannel.reconfigure.topology.pruning import comparable
+from rechannel.reconfigure.topology.pruning import comparable, spread_edges
 from rechannel.reconfigure.topology.values import Channels
 
 
@@ -52,6 +52,13 @@ def full_graph(
                     graph.add_edge(
                         Vertex(name, task, "old"), Vertex(name, task, "new"), kind="state"
                     )
+            graph.add_edges_from(
+                (
+                    (Vertex(name, source, "old"), Vertex(name, target, "new"))
+                    for source, target in spread_edges(before, after)
+                ),
+                kind="state",
+            )
     graph.add_edges_from(
         (
             (Vertex(move.operator, move.source, "old"), Vertex(move.operator, move.target, "new"))

@@ -32,7 +32,7 @@ needs of itself. Placement changes no state.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rechannel.model.configuration import Configuration, OperatorConfiguration
 from rechannel.reconfigure.steps import BinMove
@@ -89,7 +89,7 @@ def _operator(
     before, after = old.operators.get(name), new.operators.get(name)
     was, is_ = (0 if one is None else one.tasks for one in (before, after))
     both = min(was, is_)
-    state = _state_edges(moves)
+    state = _state_edges(moves, spread_edges(before, after))
     touched = _touched(state)
     if comparable(before, after) and merges:
         affected = {task for task in touched if task < both}
@@ -112,13 +112,34 @@ def _operator(
     )
 
 
-def _state_edges(moves: Iterable[BinMove]) -> tuple[StateEdge, ...]:
-    """One edge for all bins that go from one task to another."""
+def spread_edges(
+    before: OperatorConfiguration | None, after: OperatorConfiguration | None
+) -> Iterator[tuple[int, int]]:
+    """Yield (source, target) for bins that other tasks share than before: all of them read what all of them wrote."""
+    if before is None or after is None or before.routing is None or after.routing is None:
+        return
+    old, new = before.routing, after.routing
+    there = {one.lo: one for one in old.spreads}
+    then = {one.lo: one for one in new.spreads}
+    for lo in sorted(there.keys() | then.keys()):
+        if there.get(lo) == then.get(lo):
+            continue
+        former = there[lo].tasks if lo in there else (old.owners[old.bin_of(lo)],)
+        later = then[lo].tasks if lo in then else (new.owners[new.bin_of(lo)],)
+        yield from ((one, other) for one in former for other in later if one != other)
+
+
+def _state_edges(
+    moves: Iterable[BinMove], shared: Iterable[tuple[int, int]]
+) -> tuple[StateEdge, ...]:
+    """One edge for all bins that go from one task to another, or that two tasks share. Shared state is not moved."""
     bins: dict[tuple[int, int], int] = defaultdict(int)
     size: dict[tuple[int, int], float] = defaultdict(float)
     for move in moves:
         bins[move.source, move.target] += 1
         size[move.source, move.target] += move.size
+    for pair in shared:
+        bins[pair] += 1
     return tuple(
         StateEdge(
             source=source, target=target, bins=bins[source, target], size=size[source, target]

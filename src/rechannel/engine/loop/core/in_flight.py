@@ -9,7 +9,14 @@ from msgspec.structs import replace
 
 from rechannel.engine.loop.core.schedule import Unit
 from rechannel.engine.loop.core.state import InFlight, LoopState, Operators
-from rechannel.engine.program.steps import edit_of, stage_step, states_of, timed, times_of
+from rechannel.engine.program.steps import (
+    edit_of,
+    stage_step,
+    states_of,
+    timed,
+    times_of,
+    with_joint_times,
+)
 from rechannel.errors import TimestepError
 from rechannel.kernels.protocol.program import StageStep
 from rechannel.kernels.tasks.report import TaskReport
@@ -66,7 +73,10 @@ def _applied(
 ) -> tuple[InFlight, Operators]:
     """Apply the edit of an operator's manifest, and take its event time."""
     edit = edit_of(reports, name)
-    expected = flight.timestep.configuration.operators[name].tasks
+    operator = flight.timestep.configuration.operators[name]
+    if operator.routing is not None and operator.routing.spreads:
+        edit = with_joint_times(edit, operator.routing.spreads)
+    expected = operator.tasks
     arrived = sum(report.operator == name for report in reports)
     if arrived != expected:
         msg = (
