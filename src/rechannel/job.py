@@ -7,33 +7,46 @@ A `Job` is a dataflow with a name and a state directory; `start()` checks everyt
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from rechannel.assembly import Clock, Seams, Start, assemble
+from rechannel.assembly import Clock, ReplayText, Seams, Start, assemble, replay
 from rechannel.control.controller import Controller, Installation, installations
 from rechannel.dataflow.checks.check import check
+from rechannel.dataflow.evolution.evolution import Logic
 from rechannel.dataflow.graph.nodes import Sink
 from rechannel.dataflow.identity.provided import provided_by
 from rechannel.dataflow.pictures.svg import draw_svg
 from rechannel.dataflow.pictures.text import draw_text
 from rechannel.dataflow.streams.stream import Stream, dataflow_of, one_session
 from rechannel.dataflow.streams.writer import Flow
+from rechannel.engine.journal.log import kept_entries, read_only
 from rechannel.engine.program.explain import explain
 from rechannel.engine.program.physical import compile_plan
 from rechannel.engine.program.steps import first_configuration
 from rechannel.engine.program.versions import bound
-from rechannel.errors import DataflowError
+from rechannel.engine.replay.judging import Shown
+from rechannel.engine.replay.selecting import Selection, select
+from rechannel.errors import DataflowError, NotReadyError, RefusedError
 from rechannel.job_seams import InProcess, job_seams, wall_clock
 from rechannel.model.text import Text
-from rechannel.running import RunningJob, Server
+from rechannel.replayed import Replay
+from rechannel.running import Replayable, RunningJob, Server
 from rechannel.serve import serve
 from rechannel.serve.allowed import Allowed
 from rechannel.settings import Settings
 from rechannel.sinks.claims import Ledger
+from rechannel.state.segments.segment import forget_segments
 from rechannel.state.store import Store
+from rechannel.state.stores.local import Durability, LocalStore
 from rechannel.state.stores.locations import open_store
+from rechannel.state.stores.memory import MemoryStore
+from rechannel.state.stores.overlay import OverlayStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -131,6 +144,92 @@ class Job:
         )
         return Text(explain(plan, first))
 
+    def replay(
+        self,
+        timesteps: range | int,
+        *,
+        logic: Mapping[str, Logic] | None = None,
+        examples: int = 10,
+        directory: str | os.PathLike[str] | None = None,
+        in_process: InProcess | None = None,
+    ) -> Replay:
+        """Run timesteps that this job's state directory has committed again in a sandbox, and compare.
+
+        As `RunningJob.replay`, which see, with the logic of this program; the directory is only read. A job
+        may run on it meanwhile, but in that case it may also remove what the replay needs: such a replay ends
+        with NotReadyError.
+
+        Args:
+            timesteps: such as `range(5, 8)`.
+            logic: by node, logic that takes the place of the program's.
+            examples: rows that differ which are kept, of every node, timestep and operator and on either side.
+            directory: for files of the replay; None = a temporary one, or memory in process.
+            in_process: run without Spark.
+
+        Raises:
+            RefusedError, NotReadyError, UnknownOperatorError: as `RunningJob.replay`.
+            DamagedStateError: stored bytes are not what was written.
+        """
+        asked = range(timesteps, timesteps + 1) if isinstance(timesteps, int) else timesteps
+        provided = provided_by(self.dataflow, self._migrations)
+        text = ReplayText(dataflow=self.dataflow, provided=provided, logic=logic or {})
+        state = read_only(self._store)
+        selection = select(state, kept_entries(self._store), asked)
+        try:
+            return self._replayed(selection, text, examples, directory, in_process)
+        except Exception as error:
+            kept = read_only(self._store).versions
+            gone = [t for t in (*selection.started, *selection.committed) if t not in kept]
+            if gone:
+                msg = (
+                    f"the replay of timesteps {asked[0]} to {asked[-1]} has ended: the job that runs on this state"
+                    f" directory has gone on, and no longer keeps timestep {gone[0]}. Ask for later timesteps, or"
+                    " replay with the running job itself, which keeps what a replay needs"
+                )
+                raise NotReadyError(msg) from error
+            raise
+
+    def _replay_running(
+        self,
+        in_process: InProcess | None,
+        job: Replayable,
+        timesteps: range,
+        *,
+        examples: int,
+        directory: str | os.PathLike[str] | None,
+    ) -> Replay:
+        """What `RunningJob.replay` calls, while the versions are held."""
+        selection = select(job.state, kept_entries(self._store), timesteps)
+        job.check(timesteps, selection.program)
+        return self._replayed(selection, job.text, examples, directory, in_process)
+
+    def _replayed(
+        self,
+        selection: Selection,
+        text: ReplayText,
+        examples: int,
+        directory: str | os.PathLike[str] | None,
+        in_process: InProcess | None,
+    ) -> Replay:
+        with _sandbox(self._store, directory, in_process) as store:
+            seams = job_seams(
+                f"{self.name}-replay-{uuid.uuid4().hex[:8]}",
+                store=store,
+                settings=self.settings,
+                clock=wall_clock,
+                spark=None if in_process else self._session(),
+                # Names of attempts of its own, and no faults.
+                in_process=InProcess() if in_process else None,
+            )
+            return replay(
+                seams,
+                self._store,
+                selection,
+                text,
+                settings=self.settings,
+                shown=Shown(rows=examples),
+            )
+
     def __repr__(self) -> str:
         ends = [node.name for node in self.dataflow.nodes if isinstance(node, Sink)]
         return f"<Job {self.name!r}: {len(self.dataflow.nodes)} nodes, sinks {ends}>"
@@ -190,7 +289,7 @@ class Job:
         parts = assemble(
             seams, name=self.name, dataflow=self.dataflow, settings=self.settings, start=asked
         )
-        return RunningJob(parts, self._serve)
+        return RunningJob(parts, self._serve, partial(self._replay_running, in_process))
 
     def _serve(
         self, job: RunningJob, *, host: str, port: int, token: str | None, allow: Sequence[str]
@@ -217,6 +316,26 @@ class Job:
 
         made: SparkSession = session()
         return made
+
+
+@contextmanager
+def _sandbox(
+    base: Store, directory: str | os.PathLike[str] | None, in_process: InProcess | None
+) -> Iterator[OverlayStore]:
+    """An overlay for a replay. What is written to it is gone at the end."""
+    if directory is not None and not Path(directory).is_dir():
+        msg = (
+            f"directory={directory} is not there: make it, on a file system that all executors see"
+        )
+        raise RefusedError(msg)
+    with ExitStack() as undo:
+        upper: Store = MemoryStore()
+        if directory is not None or in_process is None:
+            place = TemporaryDirectory(prefix="rechannel-replay-", dir=directory)
+            upper = LocalStore(Path(undo.enter_context(place)), Durability.PROCESS)
+        made = OverlayStore(upper=upper, lower=base)
+        undo.callback(forget_segments, made)
+        yield made
 
 
 def _open_store(state: str | os.PathLike[str], settings: Settings) -> Store:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rechannel.model.facts import Facts
+from rechannel.replayed import Replay, ReplayedRows, ReplayedState
 from rechannel.telemetry.facts import (
     OperatorProgress,
     SinkProgress,
@@ -26,6 +27,9 @@ __all__ = [
     "OperatorProgress",
     "PhaseTimes",
     "ReconfigurationSummary",
+    "Replay",
+    "ReplayedRows",
+    "ReplayedState",
     "SinkProgress",
     "SinkStatus",
     "SlowestTask",

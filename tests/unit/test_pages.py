@@ -29,6 +29,7 @@ DOCS = Path(__file__).parents[2] / "docs"
         ("joins", 9),
         ("profiling", 7),
         ("querying-state", 3),
+        ("replay", 4),
         ("rows-in-order", 4),
         ("watching-a-job", 4),
     ],

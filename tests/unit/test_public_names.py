@@ -60,8 +60,8 @@ GROUPS = {
     "control.library": "Balance BatchInterval Guard Monitor",
     "frames": "GroupFrame KeyedFrame Rows",
     "monitoring": (
-        "ControllerStatus JobStatus LatencyFigures OperatorProgress PhaseTimes ReconfigurationSummary SinkProgress"
-        " SinkStatus SlowestTask Steps TimestepProgress read_events"
+        "ControllerStatus JobStatus LatencyFigures OperatorProgress PhaseTimes ReconfigurationSummary Replay"
+        " ReplayedRows ReplayedState SinkProgress SinkStatus SlowestTask Steps TimestepProgress read_events"
     ),
     "sinks": "Batch",
     "sources": "MemoryConnector",

@@ -2,6 +2,17 @@
 
 from rechannel.assembly.assemble import OWNER, assemble
 from rechannel.assembly.parts import Parts
+from rechannel.assembly.replaying import ReplayText, replay
 from rechannel.assembly.seams import Clock, LeaseLike, Seams, Start
 
-__all__ = ["OWNER", "Clock", "LeaseLike", "Parts", "Seams", "Start", "assemble"]
+__all__ = [
+    "OWNER",
+    "Clock",
+    "LeaseLike",
+    "Parts",
+    "ReplayText",
+    "Seams",
+    "Start",
+    "assemble",
+    "replay",
+]

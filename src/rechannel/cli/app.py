@@ -27,6 +27,7 @@ from rechannel.cli.jobs.status import status
 from rechannel.cli.jobs.watch import watch
 from rechannel.cli.profile import profile
 from rechannel.cli.repair import repair
+from rechannel.cli.replay import replay
 from rechannel.cli.run import run
 from rechannel.cli.screen import complain
 from rechannel.cli.sql import sql
@@ -80,6 +81,7 @@ app.command("sql")(sql)
 app.command("events")(events)
 app.command("verify")(verify)
 app.command("repair")(repair)
+app.command("replay")(replay)
 app.add_typer(reconfigure, name="reconfigure")
 app.add_typer(plan, name="plan")
 app.command("history")(history)

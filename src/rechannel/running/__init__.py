@@ -2,6 +2,7 @@
 
 from rechannel.running.job import RunningJob
 from rechannel.running.reconfiguration import Reconfiguration
+from rechannel.running.replaying import Replayable, Replayer
 from rechannel.running.server import Server, ServerFactory
 
-__all__ = ["Reconfiguration", "RunningJob", "Server", "ServerFactory"]
+__all__ = ["Reconfiguration", "Replayable", "Replayer", "RunningJob", "Server", "ServerFactory"]

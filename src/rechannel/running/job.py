@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 
 from rechannel.assembly import Parts
 from rechannel.control.controller import Controller, Installation, installations
-from rechannel.dataflow.evolution.evolution import stream_of
+from rechannel.dataflow.evolution.evolution import Logic, stream_of
 from rechannel.dataflow.streams.stream import Stream
 from rechannel.engine.loop.heartbeat import RENEW_SECONDS
 from rechannel.engine.loop.life import Life
@@ -36,8 +37,10 @@ from rechannel.reconfigure.moment import EventMoment
 from rechannel.reconfigure.plan import Plan, plan
 from rechannel.reconfigure.requests import Request
 from rechannel.reconfigure.strategies import Strategy
+from rechannel.replayed import Replay
 from rechannel.running.controllers import ControllerHandle
 from rechannel.running.reconfiguration import ASKED, Reconfiguration, abort, failure
+from rechannel.running.replaying import Replayer, replayable
 from rechannel.running.server import Server, ServerFactory
 from rechannel.sinks.memory import MemoryWriter
 from rechannel.sinks.spare import main_of
@@ -51,10 +54,11 @@ if TYPE_CHECKING:
 class RunningJob:
     """The handle on a running job. All methods may be called from any thread."""
 
-    def __init__(self, parts: Parts, serve: ServerFactory) -> None:
-        """Start the threads. serve: what `serve` calls; the entry point knows it, this module does not."""
+    def __init__(self, parts: Parts, serve: ServerFactory, replayer: Replayer) -> None:
+        """Start the threads. serve, replayer: what `serve` and `replay` call; only the entry point knows them."""
         self._parts = parts
         self._serve = serve
+        self._replayer = replayer
         self._driver = parts.driver
         self._changes = parts.changes
         self._hub = parts.hub
@@ -412,6 +416,39 @@ class RunningJob:
 
     def _hold(self, timestep: int | None) -> Hold:
         return self._parts.held.hold(lambda: self._parts.journal.state, timestep)
+
+    # The past ------------------------------------------------------------------------------------------------
+
+    def replay(
+        self,
+        timesteps: range | int,
+        *,
+        logic: Mapping[str, Logic] | None = None,
+        examples: int = 10,
+        directory: str | os.PathLike[str] | None = None,
+    ) -> Replay:
+        """Run committed timesteps again in a sandbox, with the same or other logic, and compare the results.
+
+        They begin with the state of then, and read the same rows under the same Configurations. The job goes
+        on meanwhile, untouched: nothing is written to its state directory, and nothing is published. User
+        functions run, with whatever they do outside. On Spark, tasks of a replay take slots like any others.
+
+        Args:
+            timesteps: such as `range(5, 8)`; how far back it may reach is decided by `Settings.keep_versions`
+                and `Settings.snapshot_every`.
+            logic: by node, a function of the same shape, as for `rc.changes.change_logic`; None = the same.
+            examples: rows that differ which are kept, of every node, timestep and operator and on either side.
+            directory: where the replay makes a directory for its own files, on a file system that all
+                executors see; None = a temporary one, or memory in process.
+
+        Raises:
+            RefusedError: the timesteps or the logic do not allow it, with the reason.
+            NotReadyError: they are not committed yet, or not kept any more.
+            UnknownOperatorError: `logic` names no node.
+        """
+        asked = range(timesteps, timesteps + 1) if isinstance(timesteps, int) else timesteps
+        with replayable(self._parts, asked, logic or {}) as job:
+            return self._replayer(job, asked, examples=examples, directory=directory)
 
     def memory(self, table: str) -> pa.Table:
         """Return everything that a memory sink holds, as one table."""

@@ -242,12 +242,15 @@ class FilesReader:
         """
         if {"groups"} & (start.keys() | end.keys()) or any("nanos" in split for split in layout):
             return split_frame(spark, self.split_reader(start, end, layout), layout, self.schema)
-        # The size of a Parquet file that is cut into splits is `bytes`, and `size` that of the split.
-        sizes = {s["file"]: s["bytes"] if "bytes" in s else s["size"] for s in layout}
+        self.check_again(start, end, layout)
+        return self._format(spark).frame(self.schema, list(_sizes(layout)))
+
+    def check_again(self, start: Offset, end: Offset, layout: list[Split]) -> None:
+        """Raise SourceError or StorageError if a local file is gone or has another size."""
+        del start, end
         if self._local:
-            for file, size in sizes.items():
+            for file, size in _sizes(layout).items():
                 refuse_other_size(file, size)
-        return self._format(spark).frame(self.schema, list(sizes))
 
     def explain(self, error: BaseException) -> SourceError | None:
         """Return what a Spark error says about a record of this source's files, with its line."""
@@ -347,3 +350,8 @@ def _from(start: Offset) -> Offset:
     one.
     """
     return {**start, "files": start["files"] - ("groups" in start)}
+
+
+def _sizes(layout: list[Split]) -> dict[str, int]:
+    """Return the size of each file of a layout: of a Parquet file that is cut into splits, that is its `bytes`."""
+    return {s["file"]: s["bytes"] if "bytes" in s else s["size"] for s in layout}

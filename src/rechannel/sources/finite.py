@@ -28,6 +28,7 @@ from rechannel.sources.reader import (
     SourceReader,
     Split,
     SplitReader,
+    check_again,
     explained,
 )
 from rechannel.sources.spark import split_frame
@@ -144,6 +145,13 @@ class FiniteReader:
         ] or [self._inner.frame(spark, start["from"], start["from"], [])]
         joined: DataFrame = reduce(lambda one, other: one.unionAll(other), frames)
         return joined
+
+    def check_again(self, start: Offset, end: Offset, layout: list[Split]) -> None:
+        """Raise what the source raises for one of the stretches."""
+        stretches = _stretches(start, end)
+        own = [layout] if len(stretches) == 1 else _by_stretch(stretches, layout)
+        for (a, b), splits in zip(stretches, own, strict=True):
+            check_again(self._inner, a, b, splits)
 
     def explain(self, error: BaseException) -> SourceError | None:
         """Return what the source says about an error."""

@@ -98,6 +98,11 @@ class Handover:
                 raise SourceError(msg)
             return self._batches[number]
 
+    def has(self, number: int) -> bool:
+        """Return whether a batch is still here."""
+        with self._changed:
+            return number in self._batches
+
     def forget(self, number: int) -> None:
         """Drop batches up to a number."""
         with self._changed:
@@ -183,6 +188,12 @@ class HandoverReader:
 
             return empty_frame(spark, self.schema)
         return self._handover.get(int(end["batch"])).select(*self.schema.names)
+
+    def check_again(self, start: Offset, end: Offset, layout: list[Split]) -> None:
+        """Raise SourceError if a batch was dropped."""
+        if start != end and layout and not self._handover.has(int(end["batch"])):
+            msg = f"batch {end['batch']} was handed over by a query, and is dropped once it is committed"
+            raise SourceError(msg)
 
     def committed(self, end: Offset) -> None:
         """Drop committed rows."""

@@ -149,6 +149,14 @@ class Forgetful(Protocol):
 
 
 @runtime_checkable
+class Rereads(Protocol):
+    """A source that can tell cheaply whether it can give the rows of an earlier timestep again."""
+
+    def check_again(self, start: Offset, end: Offset, layout: list[Split]) -> None:
+        """Raise SourceError or StorageError, with the reason, if it cannot."""
+
+
+@runtime_checkable
 class Explains(Protocol):
     """A source that can explain an error of the engine that reads it."""
 
@@ -160,3 +168,14 @@ def explained(error: BaseException, readers: Iterable[SourceReader]) -> SourceEr
     """Return the explanation of the source that an error is about; None if no source has one."""
     explanations = (reader.explain(error) for reader in readers if isinstance(reader, Explains))
     return next((one for one in explanations if one is not None), None)
+
+
+def check_again(reader: SourceReader, start: Offset, end: Offset, layout: list[Split]) -> None:
+    """Raise SourceError or StorageError if a source cannot give the rows of an earlier timestep again.
+
+    A source that cannot tell is asked for what reads them.
+    """
+    if isinstance(reader, Rereads):
+        reader.check_again(start, end, layout)
+    elif reader.native:
+        reader.split_reader(start, end, layout)

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from rechannel.errors import DataflowError, SourceError
+from rechannel.errors import DataflowError, MissingFileError, SourceError
 from rechannel.kernels.columnar.ranking import orderable
 from rechannel.kernels.functions.user_errors import user_error
 from rechannel.model.ddl import type_name
@@ -200,6 +200,16 @@ class TableReader(NativeReader):
         """Return what reads the files."""
         del start, end, layout
         return TableSplits(store=self._store, schema=self.schema)
+
+    def check_again(self, start: Offset, end: Offset, layout: list[Split]) -> None:
+        """Raise SourceError if a file is deleted, as those of a read are when the next one is committed."""
+        del start, end
+        for split in layout:
+            try:
+                self._store.size(split["key"])
+            except MissingFileError as error:
+                msg = f"{self._what} has been read again since, and the rows of earlier reads are deleted"
+                raise SourceError(msg) from error
 
     def committed(self, end: Offset) -> None:
         """Delete the files of earlier reads."""

@@ -191,6 +191,22 @@ def read_only(store: Store) -> JournalState:
     return _load(store).state
 
 
+def kept_entries(store: Store) -> list[Entry]:
+    """Return the entries that are not deleted yet, ascending and without gaps, for readers only.
+
+    A driver may append, take snapshots and delete meanwhile. Raises DamagedStateError naming the entry,
+    NewerFormatError.
+    """
+    kept: list[Entry] = []
+    for number in _numbers(store, JOURNAL):
+        entry, _ = _read(store, number)
+        if entry is None:
+            kept = []  # a snapshot was taken meanwhile: this entry and those before it are deleted
+        else:
+            kept.append(entry)
+    return kept
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Loaded:
     state: JournalState

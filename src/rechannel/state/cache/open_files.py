@@ -56,6 +56,12 @@ class Lru(Generic[K, V]):
             if dead(suspect, held):
                 self.discard(suspect)
 
+    def discard_all(self, which: Callable[[K], bool]) -> None:
+        """Remove the entries whose keys are meant."""
+        with self._lock:
+            for key in [key for key in self._entries if which(key)]:
+                del self._entries[key]
+
     def discard(self, key: K) -> None:
         """Remove an entry if it exists."""
         with self._lock:

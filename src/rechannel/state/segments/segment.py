@@ -255,6 +255,11 @@ def open_segment(store: Store, key: str, digest: str | None = None) -> Segment:
     return segment
 
 
+def forget_segments(store: Store) -> None:
+    """Close the segments of a store that is given up: this process would keep their bytes."""
+    _segments.discard_all(lambda at: at[0] == store)
+
+
 def verify_segment(store: Store, key: str, digest: str | None = None) -> Segment:
     """Read and check every byte of a segment, including what was checked earlier. digest: as for
     `open_segment`.

@@ -13,6 +13,7 @@ from rechannel.state.stores.faulty import FaultyStore
 from rechannel.state.stores.local import Durability, LocalStore
 from rechannel.state.stores.memory import MemoryStore
 from rechannel.state.stores.objects import ObjectStore
+from rechannel.state.stores.overlay import OverlayStore
 from rechannel.state.stores.shared import SharedStore
 from rechannel.testing.throttled import ThrottledStore
 
@@ -153,6 +154,12 @@ class TestFaultyStoreWithoutFaults(StoreContract):
     @pytest.fixture
     def store(self):
         return FaultyStore(MemoryStore())
+
+
+class TestOverlayStore(StoreContract):
+    @pytest.fixture
+    def store(self, tmp_path):
+        return OverlayStore(MemoryStore(), LocalStore(tmp_path / "state", Durability.PROCESS))
 
 
 class BackingContract(StoreContract):

@@ -1,0 +1,1 @@
+"""Committed timesteps again, in a sandbox."""

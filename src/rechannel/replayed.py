@@ -1,0 +1,150 @@
+"""What a replay found: the types of `job.replay(...)`, which `rc.monitoring` exports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rechannel.model.facts import Facts
+from rechannel.model.text import Text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedRows(Facts):
+    """Rows that one node has kept for sinks in one timestep: as committed, and as replayed."""
+
+    timestep: int
+    node: str
+    sinks: tuple[str, ...]
+    """Sinks that read them, directly or through DataFrame functions."""
+    equal: int
+    """Rows that both have. A row that occurs several times counts as often as it occurs in both."""
+    missing: int
+    """Rows that only the committed output has."""
+    added: int
+    """Rows that only the replay has."""
+    missing_rows: tuple[Mapping[str, Any], ...] = ()
+    """The first of them."""
+    added_rows: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def same(self) -> bool:
+        """Whether both have the same rows, in any order."""
+        return not self.missing and not self.added
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedState(Facts):
+    """State of one operator after the last timestep of a replay: as committed, and as replayed."""
+
+    operator: str
+    keys: int
+    """Keys whose state differs."""
+    equal: int
+    """Stored rows that both have."""
+    missing: int
+    """Stored rows that only the committed state has."""
+    added: int
+    """Stored rows that only the replay has."""
+    missing_rows: tuple[Mapping[str, Any], ...] = ()
+    """The first of them, with their columns as stored."""
+    added_rows: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def same(self) -> bool:
+        """Whether both have the same rows."""
+        return not self.missing and not self.added
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay(Facts):
+    """Some committed timesteps that were run again in a sandbox, and how the result differs.
+
+    Its `str` is a table.
+    """
+
+    first: int
+    last: int
+    program: int
+    """Version of the dataflow that the timesteps ran under."""
+    other_logic: tuple[str, ...]
+    """Nodes with other logic than the timesteps were committed with."""
+    output: tuple[ReplayedRows, ...]
+    """By timestep and node."""
+    state: tuple[ReplayedState, ...]
+    """By operator."""
+    durations_ms: tuple[float, ...]
+    """How long each timestep took, oldest first."""
+    not_compared: tuple[str, ...] = ()
+    """Sinks whose rows are not kept: they are written directly from a source."""
+
+    @property
+    def equal(self) -> bool:
+        """Whether output and state are what was committed."""
+        return all(part.same for part in self.output) and all(part.same for part in self.state)
+
+    def __str__(self) -> str:
+        return Text("\n".join(_lines(self)))
+
+
+def _lines(found: Replay) -> Iterator[str]:
+    many = found.last - found.first + 1
+    span = f"Timestep {found.first}" if many == 1 else f"Timesteps {found.first} to {found.last}"
+    logic = f"other logic in {', '.join(found.other_logic)}" if found.other_logic else "same logic"
+    yield f"{span} again with {logic}: {'equal' if found.equal else 'different'}."
+    yield ""
+    header = ("timestep", "rows of", "for sinks", "equal", "missing", "added")
+    body = [
+        (part.timestep, part.node, ", ".join(part.sinks), part.equal, part.missing, part.added)
+        for part in found.output
+    ]
+    yield from _table(header, body)
+    if found.state:
+        yield ""
+        states = [(p.operator, p.keys, p.equal, p.missing, p.added) for p in found.state]
+        yield from _table(("state of", "other keys", "equal", "missing", "added"), states)
+    for name in found.not_compared:
+        yield f"Not compared: sink {name}, which is written directly from a source."
+    yield from _examples(found)
+
+
+def _examples(found: Replay) -> Iterator[str]:
+    for rows in found.output:
+        what = f"timestep {rows.timestep}, {rows.node}"
+        yield from _signed(what, rows.missing_rows, rows.added_rows)
+    for state in found.state:
+        yield from _signed(f"state of {state.operator}", state.missing_rows, state.added_rows)
+
+
+def _signed(
+    what: str, missing: Sequence[Mapping[str, Any]], added: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    if missing or added:
+        yield ""
+        yield f"{what} (- committed, + replayed):"
+    yield from (f"- {_row(row)}" for row in missing)
+    yield from (f"+ {_row(row)}" for row in added)
+
+
+def _row(row: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in row.items())
+
+
+def _table(header: Sequence[str], body: Sequence[Sequence[object]]) -> Iterator[str]:
+    """Yield the lines of a table; columns of numbers are aligned right."""
+    rows = [list(header), *([_cell(value) for value in row] for row in body)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    right = [
+        bool(body) and all(isinstance(row[i], int) for row in body) for i in range(len(header))
+    ]
+    for row in rows:
+        cells = [
+            cell.rjust(width) if number else cell.ljust(width)
+            for cell, width, number in zip(row, widths, right, strict=True)
+        ]
+        yield "  ".join(cells).rstrip()
+
+
+def _cell(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
