@@ -57,6 +57,8 @@ class Seat:
     requested: int = 0
     pending: set[int] = field(default_factory=set)
     answers: dict[int, str] = field(default_factory=dict)
+    lost: int = 0
+    """Operations in a row to which every reply has failed."""
 
 
 @dataclass
@@ -202,7 +204,7 @@ class Twin:
         self.happened["suspended"] += event.suspended
 
     def _on_unpaused(self, event: on.Unpaused) -> None:
-        assert event.controller in self.seats
+        self.seats[event.controller].lost = 0
 
     def _on_called(self, event: on.Called) -> None:
         assert event.controller in self.seats
@@ -241,6 +243,9 @@ class Twin:
             seat.state = seat.state.hear()
         seat.state = seat.state.complete(sent.timestep, merged(sent.reports), failed)
         check_state(seat, event)
+        lost = failed > 0 and not merged(sent.reports)
+        seat.lost = seat.lost + 1 if lost else 0
+        self.happened["every reply failed"] += lost
         seat.sent = None
         what = "blocking" if sent.blocking else "non-blocking"
         self.happened[f"{what} completed"] += 1
