@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from rechannel.control.board import Board, Seat
-from rechannel.control.triggers import Moment
-from rechannel.kernels.tasks.report import TaskReport
+from rechannel.control.triggers import METRICS, Moment
 from rechannel.model.eventtime import NEVER
 
 Executors = Callable[[], Sequence[str]]
@@ -20,7 +20,6 @@ class Happenings:
         """executors: asks the cluster; called in the controllers' thread."""
         self._executors = executors
         self._counts: dict[str, int] = {}
-        self._figures: dict[str, float] = {}
         self._known: frozenset[str] | None = None
         self._wanted: int | None = None
 
@@ -29,11 +28,6 @@ class Happenings:
         for seat in board.seats.values():
             for event, count in ((seat.begun or {}).get("events") or {}).items():
                 self._counts[event] = max(count, self._counts.get(event, 0))
-
-    def committed(self, took_ms: float, reports: Sequence[TaskReport]) -> None:
-        """Take the figures of a committed timestep."""
-        rows = sum(r.costs.counts.get("rows_in", 0) for r in reports if r.state is None)
-        self._figures = {"duration_ms": took_ms, "rows_in": float(rows)}
 
     def at(self, times: Sequence[int]) -> None:
         """Take how far event time has come: as far as the operator that is least far. times: committed watermarks."""
@@ -56,8 +50,13 @@ class Happenings:
         if lost := known - alive:
             self._counts["executor_lost"] = self._counts.get("executor_lost", 0) + len(lost)
 
-    def moment(self, seat: Seat, timestep: int, time_ms: int) -> Moment:
-        """Return what a controller's trigger sees. timestep: the latest committed one."""
+    def moment(
+        self, seat: Seat, timestep: int, time_ms: int, progress: Sequence[Any] = ()
+    ) -> Moment:
+        """Return what a controller's trigger sees.
+
+        timestep: the latest committed one. progress: `TimestepProgress` of the latest ones, as far as they are known.
+        """
         own: Mapping[str, int] = {
             "change_done": seat.changes_done,
             "change_failed": seat.changes_failed,
@@ -66,6 +65,17 @@ class Happenings:
             timestep=timestep,
             time_ms=time_ms,
             events={**self._counts, **own},
-            progress=dict(self._figures),
+            progress=metrics_of(progress[-1:], timestep),
             calls=seat.calls,
         )
+
+
+def metrics_of(progress: Iterable[Any], timestep: int) -> dict[str, float]:
+    """Return the metrics of a timestep for `when`, without those that have no value."""
+    found = (
+        (name, getattr(each, name))
+        for each in progress
+        for name in METRICS
+        if each.timestep == timestep
+    )
+    return {name: float(value) for name, value in found if value is not None}

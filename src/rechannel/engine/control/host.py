@@ -41,7 +41,6 @@ from rechannel.engine.reconfigure.calls import Calls, wait_for
 from rechannel.engine.reconfigure.measured import PerBin
 from rechannel.engine.reconfigure.reconfigurer import Reconfigurer
 from rechannel.errors import RefusedError
-from rechannel.kernels.tasks.report import TaskReport
 from rechannel.model.eventtime import Times
 
 _LOG = logging.getLogger("rechannel")
@@ -346,7 +345,7 @@ class ControlHost:
 
     def _moment(self, seat: Seat) -> Moment:
         timestep = self._journal.state.last_committed or 0
-        return self._happenings.moment(seat, timestep, int(self._clock()))
+        return self._happenings.moment(seat, timestep, int(self._clock()), self._progress())
 
     def _look_at_executors(self, position: StreamPosition) -> None:
         """Ask the cluster for its executors, if a controller waits for the loss of one."""
@@ -371,11 +370,6 @@ class ControlHost:
         return Dropped(
             controller=seat.name, time_ms=int(self._clock()), operation=sent.id, reason=reason
         )
-
-    def committed(self, took_ms: float, reports: Sequence[TaskReport]) -> None:
-        """Take the figures of a committed timestep, for triggers."""
-        if self.board.seats:
-            self._happenings.committed(took_ms, reports)
 
     def close(self) -> None:
         """Begin no more callbacks, and answer no more calls."""

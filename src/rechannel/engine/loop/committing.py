@@ -79,7 +79,6 @@ class Committing:
             command.committed_ms - flight.began_ms,
             flight.moved,
         )
-        self._out.controllers.committed(command.committed_ms - flight.began_ms, flight.reports)
         self._out.changes.finish_completed(number, int(command.committed_ms))
         self._out.history.committed(number)
 

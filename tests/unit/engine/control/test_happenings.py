@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 import rechannel as rc
 from rechannel.control.board import Board
 from rechannel.control.events import Installed
 from rechannel.engine.control.happenings import Happenings
 from rechannel.engine.reconfigure.cluster import FixedCluster
-from rechannel.testing import Harness, script
+from rechannel.testing import Harness, ManualClock, script
 from rechannel.testing.process import Process
 
 
@@ -88,3 +90,50 @@ def test_a_controller_begins_once_when_a_watermark_has_passed():
         rows.push([{"k": 1, "at": datetime.fromtimestamp(second, UTC)}])
         process.run()
     assert process.controllers.board.seat("reaching").state == [3]
+
+
+class Seeing(rc.control.Controller):
+    """Notes the timesteps that its trigger has seen."""
+
+    def __init__(self, metric: str, **bound: float) -> None:
+        self.trigger = rc.control.when(metric, **bound)
+
+    def on_begin(self, control):
+        control.state = [*(control.state or []), control.timestep]
+
+
+@pytest.mark.parametrize(
+    ("metric", "bound", "seen"),
+    [
+        ("rows_in", {"above": 10}, [3]),
+        ("rows_out", {"below": 3}, [1, 2, 5]),
+        ("duration_ms", {"above": 50}, [3]),
+        ("input_rows_per_second", {"below": 11}, [5]),
+        ("failures", {"above": 0}, [3]),
+    ],
+)
+def test_a_controller_begins_when_a_metric_is_out_of_bounds(metric, bound, seen):
+    """Timestep 3 has more rows, takes longer and fails once."""
+    clock, failed = ManualClock(), []
+
+    def slow(operator: str, timestep: int, task: int, attempt: int) -> str | None:
+        if (operator, task) != ("counts", 0):
+            return None
+        clock.advance(100 if timestep == 3 else 10)
+        if timestep != 3 or attempt >= 4:
+            return None
+        failed.append(attempt)
+        return "before"
+
+    rows = script("k bigint")
+    counts = rc.read().memory(rows).key_by("k").aggregate(n=rc.aggregates.count(), name="counts")
+    flow = counts.map_batches(lambda batches: batches).write.memory("out")
+    process = Harness(flow, clock=clock).start(
+        controllers=[Seeing(metric, **bound)], task_faults=slow
+    )
+    for keys in ([1, 1], [1, 2], [*range(20)], [1, 2, 3], [1]):
+        rows.push([{"k": k} for k in keys])
+        process.run()
+        clock.advance(90)
+    assert failed == [0, 1, 2, 3]
+    assert process.controllers.board.seat("seeing").state == seen
