@@ -104,14 +104,16 @@ class Messages:
         """Return what the operations of a timestep have gathered, for its commit."""
         if not self._board().seats:
             return ()
+        travelling = self._board().travelling(timestep)
         return tuple(
             Completed(
                 operation=sent.id,
                 reports=gathered(
-                    (r.task, c) for r in reports for c in r.controls if c.operation == sent.id
+                    ((r.task, c) for r in reports for c in r.controls if c.operation == sent.id),
+                    len(travelling),
                 ),
             )
-            for sent in self._board().travelling(timestep)
+            for sent in travelling
         )
 
 
