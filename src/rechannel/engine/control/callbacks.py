@@ -243,7 +243,7 @@ class Callback:
             changes=changes,
             requests=tuple(jsonable(wanted, REQUEST_BYTES, "what it requests")),
             notes=tuple(str(note)[:LINE_CHARACTERS] for note in self.control.notes[-LOG_KEPT:]),
-            metrics={name: dict(values) for name, values in self.control.metrics.items()},
+            metrics=_news(self.seat.metrics, self.control.metrics),
         )
 
     def _dropped(self, id_: str, reason: str) -> Dropped:
@@ -263,3 +263,14 @@ class Callback:
             error=str(error)[-2_000:],
             moment=dict(self.moment) if callback == "begin" else None,
         )
+
+
+def _news(
+    known: Mapping[str, Mapping[str, float]], given: Mapping[str, Mapping[str, float | None]]
+) -> dict[str, dict[str, float | None]]:
+    """Return the metrics that a callback has set, without None for those that were not there."""
+    found = {
+        name: {o: v for o, v in values.items() if v is not None or o in known.get(name, {})}
+        for name, values in given.items()
+    }
+    return {name: values for name, values in found.items() if values}

@@ -14,13 +14,14 @@ import pytest
 import rechannel as rc
 from rechannel.control import OperatorHandler, TaskView
 from rechannel.control.board import LINE_CHARACTERS, LOG_KEPT
-from rechannel.control.events import Called
+from rechannel.control.events import Called, Handled
 from rechannel.control.triggers import Every
 from rechannel.errors import RefusedError
 from rechannel.kernels.tasks import limited
 from rechannel.kernels.tasks.limited import jsonable
 from rechannel.testing import Harness
 from tests.unit.engine.control.test_host import Watching, command, harness, numbered, seat
+from tests.unit.engine.control.test_host_moments import controlling
 
 HAPPENED: list[str] = []
 """What the faults have done: each of them says so."""
@@ -243,6 +244,23 @@ def test_notes_are_cut():
     process.run()
     lines = [line.text for line in seat(process, "doing").log]
     assert lines == ["x" * LINE_CHARACTERS] * LOG_KEPT
+
+
+def test_metrics_that_were_never_there_are_not_kept():
+    def show(control: Any) -> None:
+        control.metric("kept", 1 if control.state == {"good": 1} else None)
+        control.state = {"good": 2}
+        for number in range(10_000):
+            control.metric(f"metric{number}", None)
+
+    stream = harness()
+    process = stream.start(controllers=[Doing(show)])
+    for expected in ({"kept": {"": 1}}, {}):
+        command(process, Called, "doing")
+        process.run()
+        assert seat(process, "doing").metrics == expected
+    handled = [e for body in controlling(stream) for e in body.events if isinstance(e, Handled)]
+    assert [event.metrics for event in handled] == [{"kept": {"": 1}}, {"kept": {"": None}}]
 
 
 class Replying(OperatorHandler):
