@@ -85,7 +85,8 @@ class Job:
                 directory knows by its name goes on with its state.
             allow: modules, with their submodules, whose functions and controllers may be named by
                 their import path: over HTTP, and by the state directory, which knows the
-                controllers that were installed so.
+                controllers that were installed so, and the factories of functions that were
+                assigned with parameters.
 
         Raises:
             DataflowError: the dataflow cannot run as written.
@@ -102,7 +103,7 @@ class Job:
         self._store = state if isinstance(state, Store) else _open_store(state, self.settings)
         self._migrations = tuple(migrations)
         self._controllers = installations(controllers)
-        self._allowed = Allowed(modules=(allow,) if isinstance(allow, str) else tuple(allow))
+        self._allowed = Allowed(modules=tuple(_listed(allow)))
         provided_by(self.dataflow, self._migrations)
         check(self.dataflow, _dumps)
 
@@ -247,6 +248,7 @@ class Job:
         fresh: Collection[str] = (),
         without: Collection[str] = (),
         remove_later_output: bool = False,
+        allow: Sequence[str] = (),
         clock: Clock = wall_clock,
         in_process: InProcess | None = None,
     ) -> RunningJob:
@@ -265,6 +267,7 @@ class Job:
                 in quarantine whose unpublished timesteps are given up.
             remove_later_output: remove timesteps under the paths of sinks that the state directory
                 does not know, because it was restored from an older copy; otherwise that is refused.
+            allow: modules as in `Job`, in addition to those.
             clock: Unix milliseconds.
             in_process: run without Spark.
 
@@ -273,6 +276,7 @@ class Job:
             DamagedStateError: stored bytes are not what was written.
             DataflowError, JavaError: the program or the machine cannot run it.
         """
+        allowed = Allowed(modules=(*self._allowed.modules, *_listed(allow)))
         seams = self._seams(clock, in_process)
         asked = Start(
             takeover=takeover,
@@ -284,7 +288,7 @@ class Job:
             without=without,
             migrations=self._migrations,
             controllers=self._controllers,
-            find=self._allowed.controller if self._allowed.modules else None,
+            find=allowed.controller if allowed.modules else None,
         )
         parts = assemble(
             seams, name=self.name, dataflow=self.dataflow, settings=self.settings, start=asked
@@ -295,8 +299,7 @@ class Job:
         self, job: RunningJob, *, host: str, port: int, token: str | None, allow: Sequence[str]
     ) -> Server:
         """Serve the running job; what this one allows is allowed to requests."""
-        more = (allow,) if isinstance(allow, str) else allow
-        modules = (*self._allowed.modules, *more)
+        modules = (*self._allowed.modules, *_listed(allow))
         return serve(job, host=host, port=port, token=token, allow=modules)
 
     def _seams(self, clock: Clock, in_process: InProcess | None) -> Seams:
@@ -336,6 +339,11 @@ def _sandbox(
         made = OverlayStore(upper=upper, lower=base)
         undo.callback(forget_segments, made)
         yield made
+
+
+def _listed(modules: Sequence[str]) -> Sequence[str]:
+    """Return names of modules; a single one may be given alone."""
+    return (modules,) if isinstance(modules, str) else modules
 
 
 def _open_store(state: str | os.PathLike[str], settings: Settings) -> Store:

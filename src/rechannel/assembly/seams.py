@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rechannel.control.controller import Installation
-from rechannel.control.loading import Find
 from rechannel.engine.failures.stopping import Stopping
 from rechannel.engine.journal.entries import Opened
 from rechannel.engine.loop.housekeeping import Thread
@@ -115,5 +114,3 @@ class Start(ProgramStart):
     """Remove published timesteps that the state directory does not know."""
     controllers: Mapping[str, Installation] = field(default_factory=dict)
     """The program's controllers, by name."""
-    find: Find | None = None
-    """Imports controllers that were installed by their path; None = none may be."""

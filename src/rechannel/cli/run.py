@@ -114,6 +114,7 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
             without=without or (),
             replan=replan,
             mended=mended,
+            allow=allow or (),
             in_process=InProcess() if in_process else None,
         )
         with _served(running, serve, token, allow or ()) as server:
@@ -131,14 +132,11 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
 def _served(
     running: RunningJob, address: str | None, token: str | None, allow: Sequence[str]
 ) -> Iterator[Server | None]:
-    """Serve the job if an address is given, and bring back its controllers; stop it if that fails."""
+    """Serve the job if an address is given; stop it if that fails."""
     from rechannel.serve.address import split_address
-    from rechannel.serve.allowed import Allowed
 
     server = None
     try:
-        if address is None and allow:
-            running.readmit(Allowed(modules=tuple(allow)).controller)
         if address is not None:
             host, port = split_address(address)
             server = running.serve(host, port, token_of(token), allow)

@@ -7,26 +7,37 @@ much time as a callback.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeAlias, get_type_hints
+from typing import Annotated, Any, TypeAlias, get_args
 
-import msgspec
+from msgspec import Meta
 
 from rechannel.control.controller import Controller, Installation, check_settings, install
 from rechannel.control.events import Installed
-from rechannel.errors import RechannelError, RefusedError
-from rechannel.kernels.tasks.limited import FailedCallError, jsonable, within
+from rechannel.dataflow.identity.factories import (
+    MOST_PARAMETERS,
+    Find,
+    call_within,
+    converted,
+    signature_of,
+)
+from rechannel.errors import RefusedError
+from rechannel.kernels.tasks.limited import jsonable
 
-Find: TypeAlias = Callable[[str], Any]
-"""Returns what an import path names. Raises RefusedError or DataflowError if it may not be imported, or cannot be."""
+__all__ = ["IMPORT_SECONDS", "MOST_PARAMETERS", "PARAMETER_BYTES", "Find", "ImportPath", "Wanted"]
 
 IMPORT_SECONDS = 120.0
 """How long the import of a module may take: a driver that starts again waits for it."""
 
-MOST_PARAMETERS = 100
+_IMPORTED = "imported"
+
+ImportPath: TypeAlias = Annotated[
+    str, Meta(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"), _IMPORTED
+]
+"""A parameter of a controller that names a function, as `module:name`. It is held to the rules of the controller's own
+path: a request may name what the job's owner allows, and nothing else."""
 
 PARAMETER_BYTES = 64 << 10
 """Bytes that the parameters of a controller may have, as JSON: they are part of the journal."""
@@ -66,13 +77,16 @@ class Wanted:
             DataflowError: the path cannot be imported.
         """
         check_settings(self.name, self.seconds, self.failures)
-        kind = self._within(IMPORT_SECONDS, partial(find, self.path), "cannot be imported")
+        kind = call_within(
+            IMPORT_SECONDS, partial(find, self.path), self.path, "cannot be imported"
+        )
         if not (isinstance(kind, type) and issubclass(kind, Controller)) or kind is Controller:
             msg = f"{self.path!r} is no controller: name a class derived from rc.control.Controller"
             raise RefusedError(msg)
         parameters = self._written()
-        values = checked(kind, parameters)
-        controller = self._within(self.seconds, partial(kind, **values), "cannot be made")
+        values = checked(kind, parameters, find)
+        made = partial(kind, **values)
+        controller = call_within(self.seconds, made, self.path, "cannot be made")
         installation = install(
             controller,
             name=self.name,
@@ -83,26 +97,6 @@ class Wanted:
         )
         return replace(installation, path=self.path, parameters=parameters)
 
-    def _within(self, seconds: float, call: Callable[[], Any], otherwise: str) -> Any:
-        """Return what a call returns. otherwise: its failure. Raises RefusedError, and what the call refuses."""
-        refused: list[RechannelError] = []
-
-        def run() -> Any:
-            try:
-                return call()
-            except RechannelError as error:
-                refused.append(error)
-                return None
-
-        try:
-            returned = within(seconds, run, self.path)
-        except FailedCallError as error:
-            msg = f"{self.path!r} {otherwise}: {str(error)[-2_000:]}"
-            raise RefusedError(msg) from error
-        if refused:
-            raise refused[0]
-        return returned
-
     def _written(self) -> dict[str, Any]:
         try:
             data: dict[str, Any] = jsonable(dict(self.parameters), PARAMETER_BYTES, "parameters")
@@ -112,37 +106,22 @@ class Wanted:
         return data
 
 
-def checked(kind: type[Controller], parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters converted to the annotations of a constructor. Raises RefusedError naming the wrong ones."""
-    accepted, hints = _constructor(kind)
-    wrong: list[str] = []
-    out: dict[str, Any] = {}
-    for name, value in list(parameters.items())[: MOST_PARAMETERS + 1]:
-        if name not in accepted:
-            wrong.append(f"{name[:100]}: there is no such parameter; there are {sorted(accepted)}")
-            continue
-        try:
-            out[name] = msgspec.convert(value, hints.get(name, Any))
-        except Exception as error:  # types of the user's own may raise anything
-            wrong.append(f"{name}: {str(error)[:500]}")
-    wrong += [
-        f"{name}: is missing"
-        for name, parameter in accepted.items()
-        if parameter.default is parameter.empty and name not in parameters
-    ]
-    if wrong:
-        msg = f"parameters of {kind.__module__}:{kind.__qualname__}: {'; '.join(wrong[:20])}"
-        raise RefusedError(msg)
-    return out
+def checked(kind: type[Controller], parameters: Mapping[str, Any], find: Find) -> dict[str, Any]:
+    """Return parameters converted to the annotations of a constructor; import paths among them are imported.
+
+    Raises RefusedError naming the wrong ones, and what `find` raises.
+    """
+    path = f"{kind.__module__}:{kind.__qualname__}"
+    values = converted(kind, path, parameters)
+    _, hints = signature_of(kind, path)
+    for name, value in values.items():
+        if _is_path(hints.get(name)) and value is not None:
+            failed = f"cannot be imported, for parameter {name!r} of {path}"
+            call_within(IMPORT_SECONDS, partial(find, value), value, failed)
+    return values
 
 
-def _constructor(kind: type[Controller]) -> tuple[dict[str, inspect.Parameter], dict[str, Any]]:
-    """Parameters that a constructor takes by name, and their annotations. Raises RefusedError."""
-    try:
-        found = inspect.signature(kind).parameters.items()
-        hints = get_type_hints(kind.__init__)
-    except Exception as error:  # such as a name that is only imported for type checkers
-        msg = f"annotations of {kind.__module__}:{kind.__qualname__} cannot be read: {error}"
-        raise RefusedError(msg) from error
-    by_name = {inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
-    return {name: one for name, one in found if one.kind in by_name}, hints
+def _is_path(hint: Any) -> bool:
+    """Whether a parameter is an `ImportPath`, or may be one."""
+    args = get_args(hint)
+    return _IMPORTED in args or any(map(_is_path, args))

@@ -7,7 +7,7 @@ to state, and turns all edits of a request into one `ChangeProgram`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -15,6 +15,7 @@ from rechannel.dataflow.checks.check import check
 from rechannel.dataflow.evolution.evolution import Logic, with_branch, with_logic, without
 from rechannel.dataflow.evolution.migration import Migrate
 from rechannel.dataflow.graph.nodes import Dataflow
+from rechannel.dataflow.identity.factories import Factory, Find
 from rechannel.dataflow.identity.logic import load_logic
 from rechannel.dataflow.streams.stateless import Columns
 from rechannel.dataflow.streams.stream import Stream, dataflow_of
@@ -56,6 +57,8 @@ class ChangeLogic(ProgramEdit):
     logic: Logic
     schema: Columns | None = None
     migration: Migrate | None = None
+    factory: Factory | None = None
+    """What has made the logic of parameters, if it was requested so."""
 
     @property
     def migrations(self) -> Mapping[str, Migrate]:
@@ -68,6 +71,8 @@ class ChangeLogic(ProgramEdit):
 
     def __str__(self) -> str:
         """As it is written in Python."""
+        if self.factory is not None:
+            return f"assign_logic({self.operator!r}, {self.factory})"
         name = getattr(self.logic, "__qualname__", None) or type(self.logic).__name__
         return f"change_logic({self.operator!r}, {name})"
 
@@ -215,6 +220,18 @@ class ChangeSet:
         """What happens to state whose columns change, by operator."""
         return {name: migrate for edit in self.edits for name, migrate in edit.migrations.items()}
 
+    @property
+    def assigned(self) -> dict[str, Factory]:
+        """What makes the logic of nodes of parameters, by node."""
+        made: dict[str, Factory] = {}
+        for edit in self.edits:
+            if isinstance(edit, ReplaceDataflow):
+                made.clear()
+            elif isinstance(edit, ChangeLogic):
+                made.pop(edit.operator, None)
+                made |= {} if edit.factory is None else {edit.operator: edit.factory}
+        return made
+
     def applied(self, dataflow: Dataflow) -> Dataflow:
         """The dataflow after all edits."""
         for edit in sorted(self.edits, key=lambda edit: not edit.builds_on_present_nodes):
@@ -245,12 +262,19 @@ def change_set(given: AnyChange | Sequence[AnyChange]) -> ChangeSet:
     return ChangeSet(edits=tuple(edits), changes=tuple(changes))
 
 
-def with_functions(changes: Iterable[AnyChange], find: Callable[[str], Any]) -> Sequence[AnyChange]:
-    """The changes with edits in place of those that name a function. find: the function at an import path."""
-    return [
-        change_logic(one.operator, find(one.function)) if isinstance(one, AssignLogic) else one
-        for one in changes
-    ]
+def with_functions(changes: Iterable[AnyChange], find: Find) -> Sequence[AnyChange]:
+    """The changes with edits in place of those that name a function. find: the function at an import path.
+
+    Raises RefusedError where a factory does not make a function of its parameters.
+    """
+    return [_with_function(one, find) if isinstance(one, AssignLogic) else one for one in changes]
+
+
+def _with_function(change: AssignLogic, find: Find) -> ChangeLogic:
+    if change.parameters is None:
+        return change_logic(change.operator, find(change.function))
+    factory = Factory(path=change.function, parameters=change.parameters)
+    return ChangeLogic(operator=change.operator, logic=factory.made(find), factory=factory)
 
 
 def _flat(given: Any) -> Sequence[AnyChange]:

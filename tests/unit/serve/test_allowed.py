@@ -29,6 +29,11 @@ class Rules:
 
 system = os.system
 number = 5
+
+def above(ms: int):
+    def total(user, state, rows):
+        return (state or 0) + sum(each for each in rows["ms"] if each > ms)
+    return total
 """
 
 
@@ -151,3 +156,27 @@ def test_over_http_what_was_allowed(package, clicks):
         # Its shape is another than that of the operator's function: the job says so, having imported it.
         client.post("/reconfigure", json={"change": change})
         assert "shop_rules.logic" in imported()
+
+
+def test_over_http_a_factory_with_parameters(package, clicks):
+    allowed = clicks.running.serve(port=0, allow=["shop_rules.logic"])
+    change = {"kind": "assign_logic", "operator": "totals", "function": "shop_rules.logic:above"}
+    with allowed as server, client_of(server) as client:
+        wrong = client.post("/reconfigure", json={"change": change | {"parameters": {"ms": "2"}}})
+        assert (wrong.status_code, wrong.json()["error"]) == (409, "refused")
+        assert "ms: Expected `int`, got `str`" in wrong.json()["message"]
+        large = client.post(
+            "/reconfigure", json={"change": change | {"parameters": {"ms": [1] * 300_000}}}
+        )
+        assert large.status_code == 422
+        assert "more than 262,144 bytes as JSON" in large.text
+        other = change | {"function": "os:getenv", "parameters": {"key": "HOME"}}
+        assert client.post("/reconfigure", json={"change": other}).status_code == 403
+        right = change | {"parameters": {"ms": 20}}
+        assert client.post("/plan", json={"change": right}).status_code == 200
+        asked = client.post("/reconfigure", json={"change": right})
+        assert asked.status_code == 202
+    clicks.job_running.reconfiguration(asked.json()["id"]).wait(60)
+    (summary,) = clicks.job_running.history()
+    text = "assign_logic('totals', 'shop_rules.logic:above', parameters={\"ms\": 20})"
+    assert summary.change == text

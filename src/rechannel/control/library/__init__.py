@@ -3,6 +3,7 @@
 from rechannel.control.library.balance import Balance
 from rechannel.control.library.guard import Guard
 from rechannel.control.library.interval import BatchInterval
+from rechannel.control.library.model_update import ModelUpdate
 from rechannel.control.library.monitor import Monitor
 
-__all__ = ["Balance", "BatchInterval", "Guard", "Monitor"]
+__all__ = ["Balance", "BatchInterval", "Guard", "ModelUpdate", "Monitor"]

@@ -48,7 +48,7 @@ class Provided:
         """The function that a state directory names. Raises OtherDataflowError unless the program provides it."""
         path = named["path"]
         handed = self.given.get(path)
-        found = self._found(path) if handed is None else handed
+        found = self.at(path)
         give = f"give it to the job, rc.Job(..., migrations=[{path.rpartition(':')[2]}])"
         if found is None:
             msg = (
@@ -73,6 +73,11 @@ class Provided:
         _LOG.warning("%s is used as it was given: its digest is one of another Python", path)
         return found
 
+    def at(self, path: str) -> Function | None:
+        """The function at an import path, if the program provides it. Nothing is imported."""
+        handed = self.given.get(path)
+        return self._found(path) if handed is None else handed
+
     def _found(self, path: str) -> Function | None:
         """What is loaded at a path, if it is at home there and the program is written there."""
         module_name = path.partition(":")[0]
@@ -90,10 +95,10 @@ def provided_by(
     Raises DataflowError for what is no function that can be imported.
     """
     functions = filter(None, map(function_of, dataflow.nodes))
-    paths = filter(None, map(path_of, functions))
+    modules = (getattr(function, "__module__", None) for function in functions)
     return Provided(
         given=_by_path(given),
-        modules=frozenset(path.partition(":")[0] for path in paths),
+        modules=frozenset(module for module in modules if isinstance(module, str)),
         files=frozenset(node.where.file for node in dataflow.nodes),
         mended=mended,
     )

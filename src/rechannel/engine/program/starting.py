@@ -12,10 +12,12 @@ import pyarrow as pa
 from rechannel.dataflow.checks.check import fingerprint
 from rechannel.dataflow.evolution.migration_json import mended_json
 from rechannel.dataflow.graph.nodes import Dataflow
+from rechannel.dataflow.identity.factories import Find
 from rechannel.dataflow.identity.logic import dataflow_identity
 from rechannel.dataflow.identity.provided import Provided, provided_by
 from rechannel.engine.journal.incarnations import operators_of
 from rechannel.engine.journal.state import JournalState
+from rechannel.engine.program.assigned import assigned_again
 from rechannel.engine.program.carrying import Stored
 from rechannel.engine.program.leading_back import Return, Text, leading_back
 from rechannel.engine.program.restarting import (
@@ -55,6 +57,8 @@ class ProgramStart:
     """Sources that are given up, and sinks in quarantine whose unpublished timesteps are."""
     migrations: Sequence[Callable[..., Any]] = ()
     """Functions that the journalled migrations may name."""
+    find: Find | None = None
+    """Imports what the journal names by its path (controllers, factories of logic); None = nothing may be."""
 
 
 def start_program(
@@ -71,6 +75,10 @@ def start_program(
     known: Mapping[str, Json] = state.notes.get(NOTE) or {}
     current = current_version(state)
     held = known.get(str(current), {})
+    provided = provided_by(dataflow, start.migrations, mended=start.mended)
+    written, assigned = dataflow, dict[str, Json]()
+    if not start.revert:
+        dataflow, assigned = assigned_again(dataflow, held, provided, start.find)
     text = Text(
         identity=dataflow_identity(dataflow),
         operators=fingerprint(dataflow, schemas),
@@ -80,16 +88,16 @@ def start_program(
     stored = partial(stored_schema_versions, store, lambda: state)
     back = leading_back(text, known, current, stored) if start.revert else None
     if held and held["identity"] != text.identity and not start.revert:
-        check_age(
-            text.identity, known, current, why_not=lambda: _why_not(text, known, current, stored)
-        )
+        for identity in (text.identity, dataflow_identity(written)):
+            check_age(
+                identity, known, current, why_not=lambda: _why_not(text, known, current, stored)
+            )
     _check_members(dataflow, state, held, start)
     if back is None:
         check_state(text.operators, text.lasting, held)
     incarnations = operators_of(dataflow, state.notes)
     check_incarnations(text.identity, known, incarnations)
-    provided = provided_by(dataflow, start.migrations, mended=start.mended)
-    record = _continued_record(dataflow, text, held, incarnations)
+    record = _continued_record(dataflow, text, held, incarnations) | assigned
     record["migrations"] = _passages(held, back, provided, mended=start.mended)
     if back is None:
         record |= {"back_to": held["back_to"]} if "back_to" in held else {}

@@ -19,9 +19,11 @@ from rechannel.dataflow.evolution.difference import Difference, differences
 from rechannel.dataflow.evolution.migration import Migrate
 from rechannel.dataflow.evolution.migration_json import migration_from_json
 from rechannel.dataflow.graph.nodes import Dataflow, Late, Stateful
+from rechannel.dataflow.identity.factories import Factory
 from rechannel.dataflow.identity.logic import dataflow_identity
 from rechannel.dataflow.identity.provided import Provided
 from rechannel.engine.journal.state import JournalState
+from rechannel.engine.program.assigned import assigned_after
 from rechannel.engine.program.carrying import Stored, carried, next_schema_versions
 from rechannel.engine.program.dividing import no_longer_divisible
 from rechannel.engine.program.leading_back import Return
@@ -58,8 +60,9 @@ class Program:
     record: what the journal keeps of it: `text` (what was asked for), `identity` (of every node), `incarnations` (of
     its operators), `operators` (what their state depends on), `lasting` (what it means beyond its columns), `sources`
     (what they read), `logics` (version of every operator's logic), `eras` (name of the present state of operators that
-    were migrated), `migrations` (by operator: passages, see `engine.eras`), `back_to` (the version that it led back
-    to; absent where it did not). provided: the functions that it may name.
+    were migrated), `assigned` (see `engine.program.assigned`; absent without), `migrations` (by operator: passages, see
+    `engine.eras`), `back_to` (the version that it led back to; absent where it did not). provided: the functions that
+    it may name.
     back: where it leads back from another version, and that is to be journalled.
     """
 
@@ -215,6 +218,7 @@ def succeed(  # noqa: PLR0913 - what a version is made of
     version: int,
     defaults: Mapping[str, int],
     migrate: Mapping[str, Migrate] | None = None,
+    assigned: Mapping[str, Factory] | None = None,
     stream_ms: int | None = None,
     stored: Stored = lambda operator: None,
 ) -> Succession:
@@ -222,7 +226,8 @@ def succeed(  # noqa: PLR0913 - what a version is made of
 
     text: what is asked for, in words. version: its number.
     defaults: `tasks` and `bins` of operators that are new. migrate: by operator,
-    what becomes of its state. stream_ms: time of the change. stored: which schema versions of state are stored.
+    what becomes of its state. assigned: by node, what makes its logic of parameters. stream_ms: time of the change.
+    stored: which schema versions of state are stored.
     Raises RefusedError, DataflowError.
     """
     found = _checked_differences(before, dataflow, schemas, text)
@@ -233,6 +238,7 @@ def succeed(  # noqa: PLR0913 - what a version is made of
         "lasting": lasting(dataflow),
         "sources": sources_of(dataflow),
     }
+    record |= assigned_after(before.record, found, assigned or {})
     plan = compile_plan(dataflow, schemas, bound(dataflow, schemas))
     stages = {stage.name for stage in plan.stages}
     other = frozenset({*found.logic_changed, *found.rewired, *found.restated})

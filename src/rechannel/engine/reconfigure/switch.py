@@ -19,6 +19,7 @@ import pyarrow as pa
 from rechannel.dataflow.evolution.migration import Migrate
 from rechannel.dataflow.graph.nodes import Dataflow, Node, Source
 from rechannel.dataflow.graph.schema import resolve
+from rechannel.dataflow.identity.factories import Factory
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.physical import PhysicalPlan
 from rechannel.engine.program.position import StreamPosition
@@ -136,6 +137,7 @@ class Opener:
         text: str,
         version: int,
         migrate: Mapping[str, Migrate],
+        assigned: Mapping[str, Factory],
         stream_ms: int,
         state: Callable[[], JournalState],
     ) -> tuple[ChangeProgram, Ready]:
@@ -157,6 +159,7 @@ class Opener:
                     version=version,
                     defaults=self.defaults,
                     migrate=migrate,
+                    assigned=assigned,
                     stream_ms=at_ms,
                     stored=partial(stored_schema_versions, self.store, state),
                 )
@@ -246,6 +249,7 @@ def successor_of(
         text=asked.text,
         version=switch.next_version(),
         migrate=asked.migrations,
+        assigned=asked.assigned,
         stream_ms=position.time_ms,
         state=switch.state,
     )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from msgspec import Meta
 
+from rechannel.dataflow.identity.factories import shown, written
 from rechannel.errors import RefusedError
 from rechannel.model.codec import decode
 from rechannel.model.configuration import Configuration, OperatorConfiguration
@@ -18,6 +20,15 @@ from rechannel.reconfigure.checked import NonNegativeInt, PositiveInt
 from rechannel.reconfigure.stream_facts import StreamFacts
 
 __all__ = ["assign_logic"]
+
+
+def _json(text: str) -> Any:
+    """Read an object as JSON has it. Raises RefusedError."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        msg = f"{text[:100]!r} is not JSON: {error}"
+        raise RefusedError(msg) from error
 
 
 @registered
@@ -37,6 +48,36 @@ class AssignLogic(Change):
         ),
         Cli(argument=True, metavar="MODULE:NAME"),
     ]
+    parameters: Annotated[
+        dict[str, Any] | None,
+        Meta(
+            description="Arguments by name; then the path names a factory, which returns the function. None = it is"
+            " the function itself."
+        ),
+        Cli(metavar="JSON", help="Arguments of a factory, such as '{\"limit\": 5}'.", read=_json),
+    ] = None
+
+    def __post_init__(self) -> None:
+        """Check the fields. Raises RefusedError, also for parameters that are too large."""
+        Change.__post_init__(self)
+        if self.parameters is not None:
+            try:
+                object.__setattr__(self, "parameters", written(self.parameters))
+            except RefusedError as error:
+                msg = f"{self.kind}: {error}"
+                raise RefusedError(msg) from None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values. Without parameters there is no such field, as in earlier journals."""
+        made = Change.to_json(self)
+        return {
+            name: value for name, value in made.items() if name != "parameters" or value is not None
+        }
+
+    def __str__(self) -> str:
+        """As it is written in Python; of large parameters the size."""
+        given = "" if self.parameters is None else f", parameters={shown(self.parameters)}"
+        return f"{self.kind}(operator={self.operator!r}, function={self.function!r}{given})"
 
     def touches(self) -> frozenset[str]:
         """Programs are switched as a whole."""

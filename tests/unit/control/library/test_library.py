@@ -12,9 +12,19 @@ from rechannel.control.loading import Wanted
 from rechannel.errors import RefusedError
 from rechannel.model.codec import decode, encode
 from rechannel.testing import Crash, Fault, FaultKind
+from tests.unit.control.library import models
 from tests.unit.control.library.skewed import counting, keys_of
 
 NAMES = rc.control.library.__all__
+NEEDED: dict[str, dict[str, Any]] = {
+    "ModelUpdate": {
+        "operator": "score",
+        "labelled": "cases",
+        "factory": f"{models.__name__}:over",
+        "train": f"{models.__name__}:learn",
+    }
+}
+"""Arguments without a default."""
 OF_ONE_TASK = keys_of(lambda _, task: task == 0, bins=8, count=100)
 
 
@@ -26,7 +36,8 @@ def find(path: str) -> Any:
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_made_from_its_import_path_with_checked_parameters(name):
     path = f"rechannel.control.library:{name}"
-    assert isinstance(Wanted(path=path).made(find).controller, find(path))
+    made = Wanted(path=path, parameters=NEEDED.get(name, {})).made(find)
+    assert isinstance(made.controller, find(path))
     parameters = list(inspect.signature(find(path)).parameters)
     wrong = {each: {"no": "number"} for each in parameters}
     with pytest.raises(RefusedError) as refused:
@@ -43,7 +54,7 @@ def test_it_is_a_page(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_its_state_is_a_value_that_comes_back_from_json(name):
-    first = find(f"rechannel.control.library:{name}")().on_init()
+    first = find(f"rechannel.control.library:{name}")(**NEEDED.get(name, {})).on_init()
     assert decode(type(first), encode(first)) == first
 
 
