@@ -14,7 +14,6 @@ from rechannel.control.events import Handled
 from rechannel.engine.control.callbacks import Callback, Returned
 from rechannel.engine.control.host import ControlHost
 from rechannel.engine.control.messages import Messages
-from rechannel.engine.control.requests import ControllerRequests
 from rechannel.kernels.tasks.control import Controls
 from tests.property import test_seams, test_simulation
 
@@ -30,31 +29,8 @@ SCHEDULE: dict[str, Callable[[int], Any]] = {
 
 
 def requests_made_twice(patch: pytest.MonkeyPatch) -> None:
-    """A driver does not see that an earlier one has made a request."""
-    request = ControllerRequests.request
-
-    class Unknown:
-        """Reconfigurations that nobody's requests have led to."""
-
-        def __init__(self, changes: Any) -> None:
-            self._changes = changes
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._changes, name)
-
-        @property
-        def coordination(self) -> Any:
-            known = self._changes.coordination
-            return replace(known, records=tuple(replace(r, origin="") for r in known.records))
-
-    def asked(self: Any, *given: Any) -> None:
-        changes, self._changes = self._changes, Unknown(self._changes)
-        try:
-            request(self, *given)
-        finally:
-            self._changes = changes
-
-    patch.setattr(ControllerRequests, "request", asked)
+    """The journal's fold does not note which request of a controller was accepted."""
+    patch.setattr(Board, "_accepted", lambda self, event: self)
 
 
 def operations_lost_with_a_timestep(patch: pytest.MonkeyPatch) -> None:
@@ -95,7 +71,7 @@ def begun_twice_after_a_restart(patch: pytest.MonkeyPatch) -> None:
         if events or sent is None:
             return events
         hosted = self._residents.get(seat.name)
-        made = self._callback(hosted, seat, position(), state=seat.state).begin()
+        made = self._callback(hosted, seat, position()).begin()
         if isinstance(made.event, Handled):
             again = Handled(
                 controller=seat.name,

@@ -125,7 +125,8 @@ class Twin:
 
     def _committed(self, body: log.Committed) -> None:
         travelled = {s.id: s for s in self.sent if s.timestep == body.timestep}
-        assert {each.operation for each in body.controls} == set(travelled)
+        found = {each.operation for each in body.controls}
+        assert found == set(travelled), f"timestep {body.timestep} commits {found}, not {travelled}"
         for each in body.controls:
             sent = travelled[each.operation]
             sent.reports = each.reports
