@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from dataclasses import asdict, replace
-from functools import partial
-from queue import SimpleQueue
 from typing import Any
 
 from rechannel.control.board import Board, Seat, SentOperation
@@ -29,6 +27,7 @@ from rechannel.control.events import (
 from rechannel.control.loading import Find
 from rechannel.control.suspension import suspended_by
 from rechannel.control.triggers import Moment, On
+from rechannel.engine.control.callback_thread import CallbackThread
 from rechannel.engine.control.callbacks import Callback, Hosted, Returned, is_quiet
 from rechannel.engine.control.happenings import Executors, Happenings
 from rechannel.engine.control.messages import Messages
@@ -79,17 +78,14 @@ class ControlHost:
         """
         self._journal, self._changes = journal, changes
         self._progress, self._clock, self._wake = progress, clock, wake
-        self._executor, self._own = executor, None if executor is None else executor
+        self._thread = CallbackThread(wake, executor)
         self._calls = Calls(wake)
         self._given, self._find = given, find
         self._residents = Residents()
         self.messages = Messages(lambda: self.board, lambda: changes.coordination)
         """Those of its operations. They belong to the driver's thread."""
-        # By serial: a controller that was removed and installed again has nothing to do with what the first one began.
-        self._running: set[int] = set()
         self._begun: dict[int, Moment] = {}
         """When controllers last began, of those of whose callback nothing was journalled; by serial."""
-        self._came: SimpleQueue[tuple[int, Returned]] = SimpleQueue()
         self._requests = ControllerRequests(changes, clock, offer)
         self._happenings = Happenings(executors)
         self._alive: Future[frozenset[str]] | None = None
@@ -170,7 +166,7 @@ class ControlHost:
     @property
     def has_work(self) -> bool:
         """Whether `turn` may have something to do."""
-        return bool(self._calls.pending or not self._came.empty() or self.board.seats)
+        return bool(self._calls.pending or self._thread.has_results or self.board.seats)
 
     def resume(self, position: Callable[[], StreamPosition]) -> None:
         """Take the controllers that the program of this driver has, before anything runs.
@@ -224,8 +220,8 @@ class ControlHost:
         """
         happened = self._calls.answer(position)
         events: list[ControlEvent] = []
-        while not self._came.empty():
-            events += self._taken(*self._came.get())
+        for serial, returned in self._thread.results():
+            events += self._taken(serial, returned)
         self._append(events)
         self._append(self._requests.answers(self.board))
         self.messages.forget()
@@ -244,11 +240,10 @@ class ControlHost:
     def _runs(self, seat: Seat) -> Runs:
         hosted = self._residents.get(seat.name)
         module = None if hosted is None else type(hosted.controller).__module__
-        return Runs(pool=self._pool, module=module, find=self._find)
+        return Runs(pool=self._thread.pool, module=module, find=self._find)
 
     def _taken(self, serial: int, returned: Returned) -> list[ControlEvent]:
         """Take what a callback has left; returns what is to be journalled."""
-        self._running.discard(serial)
         seat = next((s for s in self.board.seats.values() if s.serial == serial), None)
         if seat is None:
             return []
@@ -281,7 +276,7 @@ class ControlHost:
     def _call(self, seat: Seat, position: StreamPosition) -> bool:
         """Begin the callback that is due, if one is and none runs. Returns whether it has begun."""
         hosted = self._residents.get(seat.name)
-        if hosted is None or seat.serial in self._running:
+        if hosted is None or self._thread.runs(seat.serial):
             return False
         sent = seat.operation
         if sent is not None:
@@ -289,7 +284,7 @@ class ControlHost:
             if sent.reports is None or known is None:
                 return False
             callback = self._callback(hosted, seat, position)
-            self._submit(callback, lambda: callback.complete(sent, known))
+            self._thread.call(callback, lambda: callback.complete(sent, known))
             return True
         moment = self._moment(seat)
         last = self._begun.get(seat.serial) or seat.last_begun
@@ -297,20 +292,8 @@ class ControlHost:
             return False
         urgent = hosted.trigger.urgent(moment, last)
         callback = replace(self._callback(hosted, seat, position), urgent=urgent)
-        self._submit(callback, callback.begin)
+        self._thread.call(callback, callback.begin)
         return True
-
-    def _submit(self, callback: Callback, call: Callable[[], Returned]) -> None:
-        self._running.add(callback.seat.serial)
-        self._pool().submit(call).add_done_callback(partial(self._keep, callback))
-
-    def _keep(self, callback: Callback, done: Future[Returned]) -> None:
-        if done.cancelled():
-            return
-        error = done.exception()
-        returned = done.result() if error is None else callback.broken(error)
-        self._came.put((callback.seat.serial, returned))
-        self._wake()
 
     def _callback(self, hosted: Hosted, seat: Seat, position: StreamPosition) -> Callback:
         rows, sizes = self._per_bin(position)
@@ -363,7 +346,7 @@ class ControlHost:
             return
         if self._alive is None and self._latest != position.timestep:
             self._latest = position.timestep
-            self._alive = self._pool().submit(self._happenings.look)
+            self._alive = self._thread.pool().submit(self._happenings.look)
             self._alive.add_done_callback(lambda _: self._wake())
 
     def _dropped(self, seat: Seat, sent: SentOperation, reason: str) -> Dropped:
@@ -373,14 +356,8 @@ class ControlHost:
 
     def close(self) -> None:
         """Begin no more callbacks, and answer no more calls."""
-        if self._own is not None and self._own is not self._executor:
-            self._own.shutdown(wait=False, cancel_futures=True)
+        self._thread.close()
         self._calls.close()
-
-    def _pool(self) -> Executor:
-        if self._own is None:
-            self._own = ThreadPoolExecutor(1, "rechannel-controllers")
-        return self._own
 
     def _installed(self, event: Installed, hosted: Hosted) -> None:
         self._append([event])
@@ -393,9 +370,9 @@ class ControlHost:
             return
         hosted = self._residents.pop(event.controller)
         self._begun.pop(seat.serial, None)
-        self._running.discard(seat.serial)
+        self._thread.forget(seat.serial)
         if hosted is not None:
-            self._pool().submit(self._callback(hosted, seat, position).dispose)
+            self._thread.pool().submit(self._callback(hosted, seat, position).dispose)
 
     def _append(self, events: Sequence[ControlEvent]) -> None:
         if events:

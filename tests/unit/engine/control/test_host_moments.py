@@ -193,7 +193,7 @@ class Broken(Executor):
 
 def test_a_callback_that_cannot_be_called_has_failed():
     process = harness(steps=3).start(controllers=[rc.control.install(Answering(), name="one")])
-    process.controllers._own = Broken()
+    process.controllers._thread._own = Broken()
     for _ in range(3):
         command(process, Called, "one")
         process.run()
