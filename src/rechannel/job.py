@@ -31,7 +31,7 @@ from rechannel.engine.program.physical import compile_plan
 from rechannel.engine.program.steps import first_configuration
 from rechannel.engine.program.versions import bound
 from rechannel.engine.replay.judging import Shown
-from rechannel.engine.replay.selecting import Selection, select
+from rechannel.engine.replay.selecting import Selection, asked_for, select
 from rechannel.errors import DataflowError, NotReadyError, RefusedError
 from rechannel.job_seams import InProcess, job_seams, wall_clock
 from rechannel.model.text import Text
@@ -171,7 +171,7 @@ class Job:
             RefusedError, NotReadyError, UnknownOperatorError: as `RunningJob.replay`.
             DamagedStateError: stored bytes are not what was written.
         """
-        asked = range(timesteps, timesteps + 1) if isinstance(timesteps, int) else timesteps
+        asked = asked_for(timesteps)
         provided = provided_by(self.dataflow, self._migrations)
         text = ReplayText(dataflow=self.dataflow, provided=provided, logic=logic or {})
         state = read_only(self._store)

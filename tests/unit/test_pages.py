@@ -29,7 +29,7 @@ DOCS = Path(__file__).parents[2] / "docs"
         ("joins", 9),
         ("profiling", 7),
         ("querying-state", 3),
-        ("replay", 4),
+        ("replay", 5),
         ("rows-in-order", 4),
         ("watching-a-job", 4),
     ],

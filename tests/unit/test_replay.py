@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import Counter
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from rechannel.errors import (
     UserFunctionError,
 )
 from rechannel.job import InProcess
+from rechannel.model.configuration import Configuration
 from rechannel.monitoring import Replay
 from rechannel.sources.connectors import MemoryConnector
 from rechannel.state.stores.overlay import OverlayStore
@@ -70,10 +73,10 @@ class Stream:
         users, numbers = zip(*rows, strict=True)
         self.rows.push(pa.record_batch({"user": users, "ms": numbers}))
 
-    def start(self, *batches: list[tuple[str, int]]) -> rc.RunningJob:
+    def start(self, *batches: list[tuple[str, int]], **how: Any) -> rc.RunningJob:
         for rows in batches:
             self.push(rows)
-        job = self.job().start(in_process=InProcess())
+        job = self.job().start(in_process=InProcess(**how))
         job.process_all_available(60)
         return job
 
@@ -274,6 +277,17 @@ def test_rows_that_a_source_no_longer_has_are_refused_before_any_work(stopped):
     assert again(stopped, range(1, 3), logic={"mapped": counting}).equal is False or ran
 
 
+@pytest.mark.parametrize("timesteps", [None, "3", [1, 2], True, 2.0])
+def test_timesteps_are_a_range_or_a_number(stopped, timesteps):
+    with pytest.raises(RefusedError, match=r"give a range, such as range\(5, 8\), or the number"):
+        again(stopped, timesteps)
+
+
+def test_a_directory_for_files_has_to_be_there(stopped, tmp_path):
+    with pytest.raises(RefusedError, match="is not there: make it"):
+        again(stopped, 2, directory=tmp_path / "none")
+
+
 def test_a_directory_without_timesteps(tmp_path):
     with pytest.raises(NotReadyError, match="none is committed yet"):
         again(Stream(tmp_path / "nothing"))
@@ -321,7 +335,8 @@ def test_the_job_may_sweep_meanwhile_and_what_is_held_stays(tmp_path):
         durability=rc.Durability.PROCESS, keep_versions=3, snapshot_every=2, tasks=2, bins=8
     )
     stream = Stream(tmp_path / "state", settings=settings)
-    job = stream.start(*BATCHES)
+    numbers = count()
+    job = stream.start(*BATCHES, names=lambda: f"job{next(numbers)}")
     began, go = threading.Event(), threading.Event()
 
     def waiting(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -345,6 +360,8 @@ def test_the_job_may_sweep_meanwhile_and_what_is_held_stays(tmp_path):
     named = set().union(*(v.files() for v in job._parts.journal.state.versions.values()))
     assert needed <= there
     assert needed - named  # without the replay they would be gone
+    assert len(there) > 20
+    assert all("-job" in key for key in there)  # none is of an attempt of the replay
     go.set()
     held.join(60)
     [replay] = found
@@ -377,6 +394,84 @@ def test_a_replay_of_a_directory_in_use_ends_when_the_job_removes_what_it_needs(
         again(stream, range(3, 5), logic={"mapped": overtaken})
     assert removed[0] > 0
     job.stop()
+
+
+class Trial(rc.control.Controller):
+    """Replays the latest timesteps with other logic."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+        self.found: list[Replay] = []
+
+    def on_begin(self, control: rc.control.Control) -> None:
+        latest = range(control.timestep - 1, control.timestep + 1)
+        found = control.replay(latest, logic={"mapped": self.function}, examples=0)
+        self.found.append(found)
+        control.note(f"{sum(part.missing for part in found.output)} rows")
+
+
+def until(condition: Any) -> None:
+    for _ in range(6000):
+        if condition():
+            return
+        threading.Event().wait(0.01)
+    raise TimeoutError
+
+
+def test_a_controller_may_replay_in_a_callback(stream):
+    job = stream.start(*BATCHES)
+    trial = Trial(capped)
+    handle = job.control(rc.control.install(trial, seconds=60))
+    handle.trigger()
+    until(lambda: len(handle.status.log) > 1)
+    [found] = trial.found
+    assert (found.first, found.last, found.other_logic) == (3, 4, ("mapped",))
+    assert handle.status.log[-1] == f"{sum(part.missing for part in found.output)} rows"
+    assert not found.equal
+    assert not any(part.missing_rows for part in found.output)
+    job.stop()
+
+
+def test_a_replay_ends_with_the_time_of_its_callback(stream):
+    began: list[int] = []
+
+    def endless(batch: pa.RecordBatch) -> pa.RecordBatch:
+        began.append(batch.num_rows)
+        while True:
+            threading.Event().wait(0.001)
+
+    job = stream.start(*BATCHES)
+    trial = Trial(endless)
+    handle = job.control(rc.control.install(trial, seconds=0.3))
+    handle.trigger()
+    until(lambda: handle.status.failed)
+    assert "took longer than 0.3 s" in handle.status.log[-1]
+    assert began
+    until(lambda: not job._parts.held.files())
+    stream.push(BATCHES[0])
+    job.process_all_available(60)
+    assert job.status.timestep == 5
+    assert trial.found == []
+    job.stop()
+
+
+def test_no_job_no_replay():
+    control: rc.control.Control = rc.control.Control(
+        name="c", state=None, timestep=3, time_ms=0, configuration=Configuration()
+    )
+    with pytest.raises(NotReadyError, match="only a running job replays timesteps"):
+        control.replay(2)
+
+
+def test_state_in_a_cached_store_is_replayed_without_being_touched(tmp_path):
+    settings = replace(KEEP, cache=str(tmp_path / "cache"))
+    stream = Stream(tmp_path / "state", settings=settings)
+    stream.start(*BATCHES).stop()
+    before = digests(stream.state)
+    found = again(stream, range(2, 5))
+    assert found.equal
+    assert found.state[0].equal == 4
+    assert digests(stream.state) == before
 
 
 def test_timesteps_of_an_earlier_program_are_replayed_with_it(stream):

@@ -10,13 +10,14 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from rechannel.control.operation import Operation
 from rechannel.control.triggers import Trigger, by_hand
-from rechannel.errors import RefusedError
+from rechannel.errors import NotReadyError, RefusedError
 from rechannel.kernels.protocol.control import Reply
 from rechannel.kernels.tasks.report import FailedReply
 from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.record import Record
 from rechannel.reconfigure.strategies import Strategy
+from rechannel.replayed import Replay
 
 State: TypeAlias = Any
 """A controller's own state: a value that JSON can hold, or a frozen dataclass of such values."""
@@ -102,6 +103,8 @@ class Control(Generic[S]):
     """What `note` was called with in this callback."""
     metrics: dict[str, dict[str, float | None]] = field(default_factory=dict)
     """What `metric` was called with in this callback, by name and operator."""
+    replayer: Callable[..., Replay] | None = field(default=None, repr=False)
+    """What `replay` calls; None where no job runs."""
 
     def reconfigure(
         self,
@@ -125,6 +128,22 @@ class Control(Generic[S]):
         Changes that are under way do not count: whether a request may supersede them is decided when it is made.
         """
         return self.judge(change)
+
+    def replay(
+        self, timesteps: range | int, *, logic: Mapping[str, Any] | None = None, examples: int = 10
+    ) -> Replay:
+        """Run committed timesteps again in a sandbox, with the same or other logic; see `RunningJob.replay`.
+
+        Nothing of the stream changes. The time that it takes is the callback's, and callbacks of other
+        controllers wait for it: give few timesteps, and enough `seconds`.
+
+        Raises RefusedError, NotReadyError, UnknownOperatorError as `RunningJob.replay`, and NotReadyError in a
+        test harness, which runs no job.
+        """
+        if self.replayer is None:
+            msg = "no job runs here, and only a running job replays timesteps: test it with rc.Job"
+            raise NotReadyError(msg)
+        return self.replayer(timesteps, logic=logic, examples=examples)
 
     def requested(self, record: Record) -> bool:
         """Whether the controller itself has requested a change."""

@@ -20,6 +20,7 @@ from rechannel.engine.reconfigure.calls import wait_for
 from rechannel.engine.reconfigure.history import read_history
 from rechannel.engine.reconfigure.proposal import proposed_change
 from rechannel.engine.reconfigure.switch import offered_change
+from rechannel.engine.replay.selecting import asked_for
 from rechannel.engine.view.pinned import Hold
 from rechannel.engine.view.sql import answer, named
 from rechannel.errors import (
@@ -59,6 +60,7 @@ class RunningJob:
         self._parts = parts
         self._serve = serve
         self._replayer = replayer
+        parts.controllers.replayer = self.replay
         self._driver = parts.driver
         self._changes = parts.changes
         self._hub = parts.hub
@@ -446,7 +448,7 @@ class RunningJob:
             NotReadyError: they are not committed yet, or not kept any more.
             UnknownOperatorError: `logic` names no node.
         """
-        asked = range(timesteps, timesteps + 1) if isinstance(timesteps, int) else timesteps
+        asked = asked_for(timesteps)
         with replayable(self._parts, asked, logic or {}) as job:
             return self._replayer(job, asked, examples=examples, directory=directory)
 

@@ -41,6 +41,7 @@ from rechannel.engine.reconfigure.measured import PerBin
 from rechannel.engine.reconfigure.reconfigurer import Reconfigurer
 from rechannel.errors import RefusedError
 from rechannel.model.eventtime import Times
+from rechannel.replayed import Replay
 
 _LOG = logging.getLogger("rechannel")
 
@@ -82,6 +83,8 @@ class ControlHost:
         self._calls = Calls(wake)
         self._given, self._find = given, find
         self._residents = Residents()
+        self.replayer: Callable[..., Replay] | None = None
+        """What `Control.replay` calls; a running job has one."""
         self.messages = Messages(lambda: self.board, lambda: changes.coordination)
         """Those of its operations. They belong to the driver's thread."""
         self._begun: dict[int, Moment] = {}
@@ -310,6 +313,7 @@ class ControlHost:
             rows_per_bin=rows,
             bytes_per_bin=sizes,
             judge=self._changes.judge(position, rows),
+            replayer=self.replayer,
         )
         return Callback(
             hosted=hosted,

@@ -60,6 +60,18 @@ class Selection:
         return self.intents[-1].timestep
 
 
+def asked_for(timesteps: object) -> range:
+    """Return the timesteps that a user asks for: a range, or one number. Raises RefusedError for anything else."""
+    if isinstance(timesteps, range):
+        return timesteps
+    if isinstance(timesteps, int) and not isinstance(timesteps, bool):
+        return range(timesteps, timesteps + 1)
+    msg = (
+        f"timesteps={timesteps!r}: give a range, such as range(5, 8), or the number of one timestep"
+    )
+    raise RefusedError(msg)
+
+
 def select(state: JournalState, entries: Sequence[Entry], asked: range) -> Selection:
     """Return what a replay of some timesteps needs.
 
