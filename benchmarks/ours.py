@@ -31,3 +31,10 @@ def measure_live(function: str, parameters: Parameters) -> Measurement:
     side = importlib.import_module("benchmarks.live_side")
     measurement: Measurement = getattr(side, function)(parameters)
     return measurement
+
+
+def measure_skew_join(parameters: Parameters) -> Measurement:
+    """Call `benchmarks.skew_join_side.run`."""
+    side = importlib.import_module("benchmarks.skew_join_side")
+    measurement: Measurement = side.run(parameters)
+    return measurement

@@ -22,12 +22,14 @@ from rechannel.control.library.skew import (
     cut_of,
     is_uneven,
     remedy,
+    said_of_one_key,
     skew_of,
 )
 from rechannel.control.operation import Operation, operation
 from rechannel.control.triggers import every
 from rechannel.errors import RefusedError
 from rechannel.reconfigure.changes.bins import rebalance, split
+from rechannel.reconfigure.changes.spreading import spread
 
 
 class Balance(Controller):
@@ -99,10 +101,8 @@ class Balance(Controller):
     def _cut(self, control: Control[Balancing], name: str, cut: Cut, heaviest: Heaviest) -> None:
         known = control.state.of(name)
         if cut.one_key and known.key != heaviest.key:
-            share = heaviest.key_rows / heaviest.rows
-            control.note(
-                f"operator {name!r}: the key {heaviest.key} alone has {share:.0%} of the rows: no placement spreads it"
-            )
+            refusal = control.refusal(spread(name, hash=heaviest.hash))
+            control.note(said_of_one_key(name, heaviest, refusal))
             control.state = control.state.after(name, replace(known, key=heaviest.key))
         if cut.into > 1:
             control.reconfigure(

@@ -99,8 +99,10 @@ def cut_of(routing: Routing, rows: Sequence[float], heaviest: Heaviest, leave: f
 
     A key cannot be cut. If it is the reason, only the other keys of its bin can move elsewhere.
     """
-    weights = np.asarray(rows, dtype=np.float64)
+    weights = np.array(rows, dtype=np.float64)
     load = load_of_tasks(routing, weights)
+    shared = [n for n in range(routing.bins) if routing.spread_at(n)] if routing.spreads else []
+    weights[shared] = 0.0  # no cut spreads them further
     mine = np.array(routing.bins_of(int(load.argmax())))
     bin_ = int(mine[weights[mine].argmax()])
     lo, hi = routing.span(bin_)
@@ -111,3 +113,10 @@ def cut_of(routing: Routing, rows: Sequence[float], heaviest: Heaviest, leave: f
         return Cut(bin=bin_, into=1, one_key=one_key)
     into = int(np.clip(np.ceil(2 * weights[bin_] / load.mean()), 2, MOST_PIECES))
     return Cut(bin=bin_, into=into, one_key=one_key)
+
+
+def said_of_one_key(name: str, heaviest: Heaviest, refusal: str) -> str:
+    """Return the line about a key that is more than a task's share. refusal: why it cannot be spread; "" = it can."""
+    what = "no placement spreads it" if refusal else "rc.control.library.SkewJoin spreads it"
+    share = heaviest.key_rows / heaviest.rows
+    return f"operator {name!r}: the key {heaviest.key} alone has {share:.0%} of the rows: {what}"

@@ -60,7 +60,12 @@ def test_its_state_is_a_value_that_comes_back_from_json(name):
 
 def controllers() -> list[rc.control.Controller]:
     library = rc.control.library
-    return [library.Balance(cool_down=3), library.Guard(window=2), library.Monitor(timesteps=2)]
+    return [
+        library.Balance(cool_down=3),
+        library.Guard(window=2),
+        library.Monitor(timesteps=2),
+        library.SkewJoin(looks=1, cool_down=3),
+    ]
 
 
 @pytest.mark.parametrize("stop", [20, 45, 70, 95, 120])
@@ -72,7 +77,7 @@ def test_they_go_on_where_they_were_after_a_crash(stop, kind):
     process = stream.start(controllers=controllers())
     process.run()
     seats = process.controllers.board.seats.values()
-    assert [seat.failures for seat in seats] == [0, 0, 0]
+    assert [seat.failures for seat in seats] == [0] * 4
     records = process.changes.coordination.records
     assert {record.cause.partition(":")[0] for record in records} <= {
         "controller 'balance'",

@@ -3,8 +3,9 @@
 import pytest
 
 from rechannel.control.library.heaviest import Heaviest
-from rechannel.control.library.skew import cut_of, is_uneven, remedy, skew_of
+from rechannel.control.library.skew import cut_of, is_uneven, remedy, said_of_one_key, skew_of
 from rechannel.model.routing import Routing
+from rechannel.model.spread import SpreadBin
 
 ROUTING = Routing.even(bins=4, tasks=2)
 
@@ -68,3 +69,20 @@ def test_a_key_of_another_bin_is_not_the_reason():
 def test_a_bin_of_few_hashes_is_not_cut():
     routing = Routing(starts=(0, 3), owners=(0, 1), tasks=2)
     assert cut_of(routing, [80, 0], Heaviest(rows=100), 0.1).into == 1
+
+
+def test_a_bin_that_is_spread_is_not_cut():
+    lo, hi = ROUTING.span(0)
+    shared = ROUTING.with_spreads([SpreadBin(lo=lo, hi=hi, tasks=(0, 1), side=0)])
+    rows = [80, 40, 10, 10]
+    cut = cut_of(shared, rows, key(3, bin_=1), 0.1)
+    assert (cut.bin, cut.into > 1) == (1, True)
+    assert cut_of(ROUTING, rows, key(3, bin_=1), 0.1).bin == 0
+
+
+def test_the_log_says_whether_a_hot_key_can_be_spread():
+    hot = said_of_one_key("o", key(60), "")
+    assert hot == (
+        "operator 'o': the key 7 alone has 60% of the rows: rc.control.library.SkewJoin spreads it"
+    )
+    assert said_of_one_key("o", key(60), "it cannot").endswith("no placement spreads it")
