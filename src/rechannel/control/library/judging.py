@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
 
-from rechannel.model.codec import Json
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
@@ -23,23 +21,6 @@ class Figures:
     """While timesteps run."""
     failures: float
     """Mean failures of a timestep before it succeeded."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
-    """Changes that are judged together."""
-
-    ids: tuple[str, ...]
-    touched: tuple[str, ...]
-    first: int
-    """The timestep of the first step."""
-    before: Figures | None
-    base: Json
-    """The Configuration before it; None = the journal does not have it any more."""
-
-    def __str__(self) -> str:
-        """Ids of the changes."""
-        return ", ".join(self.ids)
 
 
 def between(progress: Sequence[Any], after: int, before: int) -> list[Any]:

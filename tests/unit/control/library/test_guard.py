@@ -1,12 +1,15 @@
 """Guard, in a running stream whose timesteps take as long as the test says."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 import rechannel as rc
+from rechannel.control.library.trial import MOST_ON_TRIAL
 from rechannel.errors import RefusedError
 from rechannel.model.configuration import Configuration
+from rechannel.reconfigure.changes.change import Change
 from rechannel.testing import Harness, ManualClock, script
 from rechannel.testing.process import Process
 
@@ -29,7 +32,7 @@ class Stream:
         )
         self.cost = cost
         self.taken: set[int] = set()
-        self.controllers = [rc.control.library.Guard(window=4, settle=1), *others]
+        self.controllers = [*others, rc.control.library.Guard(window=4, settle=1)]
         self.process: Process = self.start()
 
     def start(self) -> Process:
@@ -144,7 +147,65 @@ def test_it_says_that_there_is_no_way_back():
     assert any("there is no way back from it" in line for line in stream.log)
 
 
-@pytest.mark.parametrize("wrong", [{"window": 0}, {"settle": -1}, {"tolerance": 1.0}])
+class Meddling(rc.control.Controller):
+    """Requests a change with every timestep in which `changes` has one."""
+
+    trigger = rc.control.every(timesteps=1)
+
+    def __init__(self, changes: Callable[[int], Change | None]) -> None:
+        self.changes = changes
+
+    def on_begin(self, control: Any) -> None:
+        change = self.changes(control.timestep)
+        if change is not None:
+            control.reconfigure(change)
+
+
+def refused(stream: Stream) -> int:
+    return sum("refused: " in line for line in stream.log)
+
+
+def test_a_way_back_that_is_refused_is_requested_again():
+    """The change that it meets sets nothing."""
+    same = rc.changes.combine("counts", "auto")
+    stream = Stream(tasks_cost, Meddling(lambda timestep: same if timestep < 18 else None))
+    stream.run(8)
+    stream.process.reconfigure(rc.changes.rescale("counts", 4))
+    stream.run(30)
+    assert refused(stream) >= 1
+    assert stream.tasks == 2
+    assert "controller 'guard': takes r" in stream.causes[-1]
+
+
+def test_it_gives_up_a_way_back_that_is_refused_each_time():
+    same = rc.changes.combine("counts", "auto")
+    stream = Stream(tasks_cost, Meddling(lambda _: same))
+    stream.run(8)
+    stream.process.reconfigure(rc.changes.rescale("counts", 4))
+    stream.run(50)
+    assert refused(stream) == 5
+    assert stream.tasks == 4
+    assert "its way back is refused each time" in stream.log[-1]
+
+
+def test_changes_that_follow_one_another_are_judged_few_at_a_time():
+    def drift(timestep: int) -> Change | None:
+        return rc.changes.rescale("counts", 2 + timestep // 3 % 2) if timestep % 3 == 0 else None
+
+    stream = Stream(lambda _: 10.0, Meddling(drift))
+    most = 0
+    for _ in range(60):
+        stream.run(1)
+        trial = stream.process.controllers.board.seat("guard").state["trial"]
+        most = max(most, len(trial["ids"]) if trial else 0)
+    assert len(stream.causes) >= 18
+    assert 1 < most <= MOST_ON_TRIAL
+    assert stream.process.controllers.board.seat("guard").state["over"] > 20
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"window": 0}, {"window": 51}, {"settle": -1}, {"tolerance": 1.0}]
+)
 def test_rules_that_make_no_sense_are_refused(wrong):
-    with pytest.raises(RefusedError, match="give window >= 1"):
+    with pytest.raises(RefusedError, match="give window of 1 to 50"):
         rc.control.library.Guard(**wrong)
