@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from heapq import nlargest
@@ -10,6 +11,7 @@ from typing import Any
 from rechannel.control.library.heaviest import text_of
 from rechannel.control.library.sketches import KeyCount, counted, heaviest_of, quantile, timed
 from rechannel.kernels.protocol.control import OperatorHandler, TaskView
+from rechannel.model.codec import encode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,11 @@ class Load:
     """Keys with most rows: (key, rows)."""
     groups: tuple[tuple[int, int], ...] = ()
     """Key groups (bins) with most rows: (bin, rows)."""
+
+    @property
+    def busiest_share(self) -> float | None:
+        """Share of the rows that the busiest task has; None without rows."""
+        return self.busiest_rows / self.rows if self.rows else None
 
 
 class AskLoad(OperatorHandler):
@@ -108,7 +115,7 @@ class Figures:
     def __str__(self) -> str:
         """In a line."""
         load = self.latest
-        busiest = load.busiest_rows / load.rows if load.rows else 0.0
+        busiest = load.busiest_share or 0.0
         parts = [
             f"{load.rows:,} rows in {load.tasks} tasks, the busiest has {busiest:.0%}",
             f"slowest task p50 {self.p50_ms:.3g} ms, p99 {self.p99_ms:.3g} ms",
@@ -120,3 +127,15 @@ class Figures:
                 "heaviest keys " + ", ".join(f"{k.key} ({k.rows:,})" for k in self.heaviest)
             )
         return "; ".join(parts)
+
+
+def fitting(operators: Mapping[str, Figures], most: int) -> dict[str, Figures]:
+    """Return the figures of the first operators by name that have at most so many bytes as JSON, in that order."""
+    sizes = ((name, len(json.dumps(encode(operators[name])))) for name in sorted(operators))
+    total, kept = 0, {}
+    for name, size in sizes:
+        total += size
+        if total > most:
+            break
+        kept[name] = operators[name]
+    return kept

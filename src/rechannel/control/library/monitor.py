@@ -9,18 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 
 from rechannel.control.controller import Control, Controller, Outcome
-from rechannel.control.library.load import AskLoad, Figures
+from rechannel.control.library.load import AskLoad, Figures, fitting
 from rechannel.control.library.sketches import library
 from rechannel.control.operation import Operation, operation
 from rechannel.control.triggers import every
 from rechannel.errors import RefusedError
 
 MOST_KEYS = 100
+METRICS = ("slowest_task_p99_ms", "busiest_task_share")
 MOST_METRICS_OF = 40
-"""Operators whose figures are metrics, too."""
+"""Operators whose figures are metrics, too: the first ones by name."""
+MOST_BYTES = 512 << 10
+"""Of the figures of all operators, as JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,18 +68,21 @@ class Monitor(Controller):
     def on_complete(self, control: Control[Monitored], outcome: Outcome) -> None:
         """Add what the tasks have replied."""
         known = control.state
-        operators = {
+        new = {
             n: known.operators.get(n, Figures()).after(load, self.keys)
             for n, load in outcome.replies.items()
         }
-        control.state = Monitored(
-            operations=known.operations + 1, operators={**known.operators, **operators}
-        )
-        for name, figures in islice(operators.items(), MOST_METRICS_OF):
-            control.metric("slowest_task_p99_ms", figures.p99_ms, operator=name)
-            if figures.latest.rows:
-                share = figures.latest.busiest_rows / figures.latest.rows
-                control.metric("busiest_task_share", share, operator=name)
+        # One that does not reply is gone, unless its reply may be among those that failed.
+        operators = fitting({**known.operators, **new} if outcome.failed else new, MOST_BYTES)
+        control.state = Monitored(operations=known.operations + 1, operators=operators)
+        shown = list(operators)[:MOST_METRICS_OF]
+        for name in {*known.operators} - {*shown}:
+            for metric in METRICS:
+                control.metric(metric, None, operator=name)
+        for name in shown:
+            p99, share = operators[name].p99_ms, operators[name].latest.busiest_share
+            for metric, value in zip(METRICS, (p99, share), strict=True):
+                control.metric(metric, value, operator=name)
         if control.state.operations % self.log_every == 0:
-            for name, figures in operators.items():
+            for name, figures in sorted(new.items()):
                 control.note(f"timestep {outcome.timestep}, operator {name!r}: {figures}")

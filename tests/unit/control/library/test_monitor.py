@@ -1,14 +1,20 @@
 """Monitor: its sketches, its figures, and the loop in a running stream."""
 
+import json
 import sys
 from functools import reduce
 
 import pytest
 
 import rechannel as rc
+from rechannel.control.board import shown
+from rechannel.control.controller import MOST_METRICS, Control, Outcome
 from rechannel.control.library.load import AskLoad, Figures, Load
+from rechannel.control.library.monitor import MOST_BYTES, MOST_METRICS_OF
 from rechannel.control.library.sketches import counted, heaviest_of, quantile, timed
 from rechannel.errors import RefusedError
+from rechannel.model.codec import encode
+from rechannel.model.configuration import Configuration
 from tests.unit.control.library.skewed import counting
 
 HOT = [7] * 60 + [9] * 30 + list(range(100, 130))
@@ -81,6 +87,57 @@ def test_it_watches_a_running_stream():
     assert found == [("7", 60 * operations), ("9", 30 * operations)]
     if operations >= 5:
         assert any("operator 'counts': 120 rows in 2 tasks" in line.text for line in seat.log)
+
+
+class Running:
+    """A monitor that completes one operation after the other. failed: replies that fail."""
+
+    def __init__(self) -> None:
+        self.monitor = rc.control.library.Monitor()
+        self.state, self.metrics = self.monitor.on_init(), {}
+
+    def complete(self, *operators: str, failed: int = 0) -> set[str]:
+        """Return the operators whose figures are shown then."""
+        control = Control(
+            name="monitor",
+            state=self.state,
+            timestep=1,
+            time_ms=1,
+            configuration=Configuration(),
+        )
+        load = Load(tasks=1, rows=10, busiest_rows=10, slowest_ms=5, heaviest=(("x" * 100, 4),))
+        replies = dict.fromkeys(operators, load)
+        outcome = Outcome(operation="m-1.1", timestep=1, replies=replies, failed=failed)
+        self.monitor.on_complete(control, outcome)
+        self.state, self.metrics = control.state, shown(self.metrics, control.metrics)
+        assert sum(map(len, self.metrics.values())) <= MOST_METRICS
+        return {name for values in self.metrics.values() for name in values}
+
+
+def test_it_shows_figures_of_the_first_operators_by_name():
+    running = Running()
+    names = [f"op{number:03}" for number in range(200)]
+    assert running.complete(*reversed(names)) == set(names[:MOST_METRICS_OF])
+    assert list(running.state.operators) == names
+    assert running.complete("first", *names[1:]) == {"first", *names[1:MOST_METRICS_OF]}
+
+
+def test_figures_of_operators_that_are_gone_are_taken_away():
+    running = Running()
+    for number in range(60):
+        names = {f"old{number}", "new"}
+        assert running.complete(*names) == names
+    assert set(running.state.operators) == {"old59", "new"}
+    assert running.complete("new", failed=1) == {"old59", "new"}  # it may be the one that failed
+    assert running.complete("new") == {"new"}
+
+
+def test_its_state_is_bounded():
+    running = Running()
+    names = [f"op{number:04}" for number in range(3_000)]
+    running.complete(*names)
+    assert 0 < len(running.state.operators) < 3_000
+    assert len(json.dumps(encode(running.state))) < 1.1 * MOST_BYTES
 
 
 def test_it_says_what_to_install(monkeypatch):
