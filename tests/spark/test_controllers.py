@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import signal
-import time
 from pathlib import Path
 
+import pytest
+
 import rechannel as rc
-from rechannel.control import OperatorHandler, TaskView
 from rechannel.reconfigure.record import Phase
+from tests.spark.controlled import Changing, Watch, job_of
 from tests.spark.programs import (
     PATIENCE,
-    PLAIN,
     ROWS,
     TIMESTEPS,
     journal_of,
-    ledger,
     outputs,
     session,
     states,
@@ -23,104 +22,15 @@ from tests.spark.programs import (
 )
 
 COUNTED = ("entries", "balances", "branches", "followed")
+FIVE = rc.changes.rescale("balances", 5)
+RESCALE = rc.control.install(Changing(FIVE), name="rescale")
 
 
-class Load(OperatorHandler):
-    """Rows and tasks of an operator, and its heaviest key."""
-
-    heaviest = 1
-
-    def __init__(self, fails_in: str = "") -> None:
-        self.fails_in = fails_in
-
-    def on_complete(self, task: TaskView) -> list[int]:
-        if task.operator == self.fails_in:
-            raise LookupError(f"not in {task.operator}")
-        return [task.rows_in, 1, max((key.rows for key in task.heaviest), default=0)]
-
-    def merge(self, one: list[int], other: list[int]) -> list[int]:
-        return [one[0] + other[0], one[1] + other[1], max(one[2], other[2])]
-
-
-class Watch(rc.control.Controller):
-    """Sums up rows by operator over all operations; every third one fails in an operator."""
-
-    trigger = rc.control.every(timesteps=1)
-
-    def on_init(self):
-        return {"operations": 0, "failed": 0, "rows": {}, "tasks": {}, "timesteps": []}
-
-    def on_begin(self, control):
-        third = control.state["operations"] % 3 == 2
-        return rc.control.operation(Load("followed" if third else ""))
-
-    def on_complete(self, control, outcome):
-        state = control.state
-        rows = dict(state["rows"])
-        for operator, (count, _, _) in outcome.replies.items():
-            rows[operator] = rows.get(operator, 0) + count
-        control.state = {
-            "operations": state["operations"] + 1,
-            "failed": state["failed"] + outcome.failed,
-            "rows": rows,
-            "tasks": {operator: tasks for operator, (_, tasks, _) in outcome.replies.items()},
-            "timesteps": [*state["timesteps"], outcome.timestep],
-        }
-
-
-class Pause(OperatorHandler):
-    """Takes its time, in one operator."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-
-    def on_complete(self, task: TaskView) -> int:
-        time.sleep(self.seconds)
-        return task.rows_in
-
-
-class Rescale(rc.control.Controller):
-    """Gives an operator more tasks with a blocking operation, once."""
-
-    trigger = rc.control.every(timesteps=1)
-
-    def __init__(self, tasks: int, seconds: float = 0.0) -> None:
-        self.tasks, self.seconds = tasks, seconds
-
-    def on_init(self):
-        return {"begun": 0, "timestep": 0, "rows": -1}
-
-    def on_begin(self, control):
-        if control.state["begun"] or control.timestep < 4:
-            return None
-        control.state = {**control.state, "begun": 1}
-        return rc.control.operation(
-            Pause(self.seconds),
-            blocking=True,
-            operators=["balances"],
-            change=rc.changes.rescale("balances", self.tasks),
-            seconds=30,
-        )
-
-    def on_complete(self, control, outcome):
-        rows = outcome.replies["balances"]
-        control.state = {**control.state, "timestep": outcome.timestep, "rows": rows}
-
-
-def job_of(spark, out, state, controllers) -> rc.RunningJob:
-    settings = rc.Settings(**{**PLAIN, "interval_ms": 60})
-    return rc.Job(
-        "ledger",
-        ledger(out),
-        state=str(state),
-        settings=settings,
-        spark=spark,
-        controllers=controllers,
-    ).start()
-
-
-def test_controllers_watch_and_change_a_stream_that_does_not_notice(spark, state, out, undisturbed):
-    job = job_of(spark, out, state, [Watch(), Rescale(5)])
+@pytest.mark.parametrize("in_flight", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_controllers_watch_and_change_a_stream_that_does_not_notice(
+    spark, state, out, undisturbed, in_flight
+):
+    job = job_of(spark, out, state, [Watch(), RESCALE], in_flight=in_flight)
     job.process_all_available(PATIENCE)
     watch, rescale = job.controllers["watch"], job.controllers["rescale"]
     until(lambda: rescale.state["timestep"], "the blocking operation is over")
@@ -140,7 +50,8 @@ def test_controllers_watch_and_change_a_stream_that_does_not_notice(spark, state
 
 def drive(place: str, seconds: float) -> int:
     """Process everything with a controller whose handler may take its time."""
-    job = job_of(session(place), f"{place}/out", f"{place}/state", [Rescale(5, seconds)])
+    rescale = rc.control.install(Changing(FIVE, seconds=seconds), name="rescale")
+    job = job_of(session(place), f"{place}/out", f"{place}/state", [rescale])
     job.process_all_available(PATIENCE)
     until(lambda: job.controllers["rescale"].state["timestep"], "the operation is over")
     job.stop(PATIENCE)
