@@ -31,6 +31,7 @@ from rechannel.engine.program.physical import compile_plan
 from rechannel.engine.program.steps import first_configuration
 from rechannel.engine.program.versions import bound
 from rechannel.engine.replay.judging import Shown
+from rechannel.engine.replay.programs import dataflow_then
 from rechannel.engine.replay.selecting import Selection, asked_for, select
 from rechannel.errors import DataflowError, NotReadyError, RefusedError
 from rechannel.job_seams import InProcess, job_seams, wall_clock
@@ -152,6 +153,7 @@ class Job:
         logic: Mapping[str, Logic] | None = None,
         examples: int = 10,
         directory: str | os.PathLike[str] | None = None,
+        allow: Sequence[str] = (),
         in_process: InProcess | None = None,
     ) -> Replay:
         """Run timesteps that this job's state directory has committed again in a sandbox, and compare.
@@ -165,17 +167,21 @@ class Job:
             logic: by node, logic that takes the place of the program's.
             examples: rows that differ which are kept, of every node, timestep and operator and on either side.
             directory: for files of the replay; None = a temporary one, or memory in process.
+            allow: modules as in `Job`, in addition to those, for functions that nodes were given while the
+                stream ran.
             in_process: run without Spark.
 
         Raises:
             RefusedError, NotReadyError, UnknownOperatorError: as `RunningJob.replay`.
             DamagedStateError: stored bytes are not what was written.
         """
-        asked = asked_for(timesteps)
+        asked, other = asked_for(timesteps), logic or {}
+        allowed = self._allowing(allow)
         provided = provided_by(self.dataflow, self._migrations)
-        text = ReplayText(dataflow=self.dataflow, provided=provided, logic=logic or {})
-        state = read_only(self._store)
-        selection = select(state, kept_entries(self._store), asked)
+        selection = select(read_only(self._store), kept_entries(self._store), asked)
+        find = allowed.controller if allowed.modules else None
+        dataflow = dataflow_then(self.dataflow, selection, provided, find, other)
+        text = ReplayText(dataflow=dataflow, provided=provided, logic=other)
         try:
             return self._replayed(selection, text, examples, directory, in_process)
         except Exception as error:
@@ -276,7 +282,7 @@ class Job:
             DamagedStateError: stored bytes are not what was written.
             DataflowError, JavaError: the program or the machine cannot run it.
         """
-        allowed = Allowed(modules=(*self._allowed.modules, *_listed(allow)))
+        allowed = self._allowing(allow)
         seams = self._seams(clock, in_process)
         asked = Start(
             takeover=takeover,
@@ -294,6 +300,10 @@ class Job:
             seams, name=self.name, dataflow=self.dataflow, settings=self.settings, start=asked
         )
         return RunningJob(parts, self._serve, partial(self._replay_running, in_process))
+
+    def _allowing(self, more: Sequence[str]) -> Allowed:
+        """What the job allows, and more."""
+        return Allowed(modules=(*self._allowed.modules, *_listed(more)))
 
     def _serve(
         self, job: RunningJob, *, host: str, port: int, token: str | None, allow: Sequence[str]

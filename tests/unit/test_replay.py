@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 import threading
 from collections import Counter
 from dataclasses import replace
@@ -45,6 +46,14 @@ def capped(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.record_batch(
         {"user": batch["user"], "ms": [min(2 * n, 10) for n in batch["ms"].to_pylist()]}
     )
+
+
+def times(by: int) -> Any:
+    def multiplied(batch: pa.RecordBatch) -> pa.RecordBatch:
+        numbers = [by * n for n in batch["ms"].to_pylist()]
+        return pa.record_batch({"user": batch["user"], "ms": numbers})
+
+    return multiplied
 
 
 def failing(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -394,6 +403,63 @@ def test_a_replay_of_a_directory_in_use_ends_when_the_job_removes_what_it_needs(
         again(stream, range(3, 5), logic={"mapped": overtaken})
     assert removed[0] > 0
     job.stop()
+
+
+def test_functions_that_were_made_of_parameters_are_made_again(stream):
+    job = stream.start(*BATCHES[:2])
+    job.reconfigure(
+        rc.changes.assign_logic("mapped", f"{__name__}:times", parameters={"by": 5})
+    ).wait(60)
+    for rows in BATCHES[2:]:
+        stream.push(rows)
+        job.process_all_available(60)
+    assert job.replay(range(3, 5)).equal
+    job.stop()
+    # `double` is in this module, so that the program is written in it.
+    assert again(stream, range(3, 5)).equal
+    assert again(stream, range(1, 3)).equal
+    assert again(stream, range(3, 5), logic={"mapped": double}).other_logic == ("mapped",)
+    assert again(stream, range(3, 5), function=capped).other_logic == ("mapped",)
+
+
+def test_functions_of_modules_that_are_not_allowed_are_not_imported(stream, tmp_path, monkeypatch):
+    (tmp_path / "replay_elsewhere.py").write_text(Path(__file__).read_text("utf-8"), "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    path = "replay_elsewhere:times"
+    job = stream.start(*BATCHES[:2])
+    job.reconfigure(rc.changes.assign_logic("mapped", path, parameters={"by": 5})).wait(60)
+    stream.push(BATCHES[2])
+    job.process_all_available(60)
+    job.stop()
+    monkeypatch.delitem(sys.modules, "replay_elsewhere")
+    with pytest.raises(RefusedError, match=r"with the functions that they ran with: .*allow it"):
+        again(stream, 3)
+    assert "replay_elsewhere" not in sys.modules
+    assert again(stream, 3, logic={"mapped": times(5)}).equal
+    assert "replay_elsewhere" not in sys.modules
+    assert again(stream, 3, allow=["replay_elsewhere"]).equal
+
+
+def test_state_of_an_earlier_schema_is_read_as_the_program_of_then_did(stream):
+    job = stream.start(*BATCHES[:2])
+    wider = {"total": agg.sum("ms"), "n": agg.count(), "most": agg.max("ms")}
+    job.reconfigure(rc.changes.change_logic("sums", wider)).wait(60)
+    for rows in BATCHES[2:]:
+        stream.push(rows)
+        job.process_all_available(60)
+    found = job.replay(range(3, 5))
+    assert found.equal
+    assert found.state[0].equal == 4
+    job.stop()
+    with pytest.raises(RefusedError, match="'sums'"):
+        again(stream, range(3, 5))
+    assert again(stream, range(1, 3)).equal  # the state of after the change is converted, not that
+    rows = rc.read().memory(stream.rows, name="rows")
+    mapped = rows.map_batches(double, schema=SCHEMA, name="mapped")
+    sums = mapped.key_by("user").aggregate(**wider, name="sums")
+    ends = [mapped.write.memory("plain", name="plain"), sums.write.memory("out", name="out")]
+    wide = rc.Job("stream", ends, state=stream.state, settings=KEEP)
+    assert wide.replay(range(3, 5), in_process=InProcess()).equal
 
 
 class Trial(rc.control.Controller):

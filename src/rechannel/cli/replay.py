@@ -13,7 +13,7 @@ DIFFERS = 1
 """Exit code if output or state differ."""
 
 
-def replay(  # noqa: PLR0917 - the options of the command
+def replay(  # noqa: PLR0913, PLR0917 - the options of the command
     target: Annotated[
         str,
         typer.Argument(metavar="FILE[:name]", help="A Python file, and the variable of the job."),
@@ -39,6 +39,13 @@ def replay(  # noqa: PLR0917 - the options of the command
         str | None,
         typer.Option(help="Where to put temporary files: all executors must see it."),
     ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODULE",
+            help="A module whose functions nodes may have been given while the job ran. May be repeated.",
+        ),
+    ] = None,
     in_process: Annotated[
         bool, typer.Option(help="Run in this process without Spark; only operators on Arrow data.")
     ] = False,
@@ -60,6 +67,7 @@ def replay(  # noqa: PLR0917 - the options of the command
         logic=functions,
         examples=examples,
         directory=directory,
+        allow=allow or (),
         in_process=InProcess() if in_process else None,
     )
     if as_json:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import pyarrow as pa
 
 from rechannel.dataflow.checks.check import fingerprint
 from rechannel.dataflow.graph.nodes import Dataflow
+from rechannel.dataflow.identity.factories import Find
 from rechannel.dataflow.identity.logic import dataflow_identity
 from rechannel.dataflow.identity.provided import Provided
+from rechannel.engine.program.assigned import ASSIGNED, assigned_again
 from rechannel.engine.program.physical import PhysicalPlan, SinkBufferFrame, leaves
 from rechannel.engine.program.restarting import check_state, lasting
 from rechannel.engine.program.versions import Program, compile_program
@@ -20,6 +22,29 @@ from rechannel.state.store import Store
 
 _SHAPE = ("kind", "upstreams", "keys")
 """What must be the same of every node."""
+
+
+def dataflow_then(
+    dataflow: Dataflow,
+    selection: Selection,
+    provided: Provided,
+    find: Find | None,
+    logic: Collection[str] = (),
+) -> Dataflow:
+    """Return a program's dataflow with the logic that the timesteps were given while the stream ran.
+
+    find: imports what the owner allows. logic: nodes that get other logic anyway. Raises RefusedError.
+    """
+    held: Mapping[str, Json] = selection.record.get(ASSIGNED) or {}
+    wanted = {name: one for name, one in held.items() if name not in logic}
+    try:
+        return assigned_again(dataflow, {ASSIGNED: wanted}, provided, find)[0]
+    except OtherDataflowError as error:
+        msg = (
+            f"timesteps {selection.first} to {selection.last} cannot be replayed with the functions that they ran with:"
+            f" {error.__cause__ or error}. Allow them, or give these nodes logic: replay(..., logic={{...}})"
+        )
+        raise RefusedError(msg) from error
 
 
 def program_then(
