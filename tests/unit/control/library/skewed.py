@@ -29,10 +29,10 @@ def counting(batches: list[list[int]], *, bins: int) -> Harness:
     rows = script("k bigint", [[{"k": k} for k in batch] for batch in batches])
     counts = rc.read().memory(rows).key_by("k").aggregate(n=rc.aggregates.count(), name="counts")
     settings = rc.Settings(tasks=TASKS, bins=bins)
-    return Harness(counts.write.memory("out"), settings=settings, configure=_uncombined)
+    return Harness(counts.write.memory("out"), settings=settings, configure=uncombined)
 
 
-def _uncombined(configuration: Configuration) -> Configuration:
+def uncombined(configuration: Configuration) -> Configuration:
     """With every row sent to its task, so that a key can be hot."""
     counts = replace(configuration.operators["counts"], combine=Combine.OFF)
     return replace(configuration, operators={**configuration.operators, "counts": counts})
