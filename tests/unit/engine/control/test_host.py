@@ -14,6 +14,7 @@ from rechannel.control.events import Called, Paused, Removed, Unpaused
 from rechannel.errors import NotReadyError, RefusedError
 from rechannel.testing import Crash, Fault, FaultKind, Harness, script
 from rechannel.testing.process import Process
+from tests.unit.control.library.skewed import uncombined
 
 
 class Rows(OperatorHandler):
@@ -227,76 +228,32 @@ class AskingView(Asking):
     options: dict[str, Any] = {}  # noqa: RUF012 - of tests
 
 
-def skewed() -> Harness:
-    first = [{"k": 0}] * 5 + [{"k": k} for k in range(1, 8)]
-    rows = script("k bigint", [first, first])
-    counts = rc.read().memory(rows).key_by("k").aggregate(n=rc.aggregates.count(), name="counts")
-    return Harness(counts.write.memory("out"))
+SKEWED = [{"k": 0}] * 5 + [{"k": k} for k in range(1, 8)]
 
 
 def test_a_handler_sees_the_load_of_its_task_its_heaviest_keys_and_its_state():
-    stream = skewed()
+    rows = script("k bigint", [SKEWED])
+    counts = rc.read().memory(rows).key_by("k").aggregate(n=rc.aggregates.count(), name="counts")
+    stream = Harness(counts.write.memory("out"), configure=uncombined)
     stream.start().run()
+    for _ in range(4):
+        rows.push(SKEWED)
     process = stream.start(controllers=[AskingView()])
     command(process, Called, "askingview")
     process.run()
     state = seat(process, "askingview").state
-    counts = state["replies"]["counts"].values()
-    assert sum(one["state"] for one in counts) == 8
-    assert all(one["bytes"] for one in counts if one["state"])
-
-
-class Sides(OperatorHandler):
-    """The heaviest key of a join, and its rows by side."""
-
-    heaviest = 1
-
-    def on_complete(self, task: TaskView) -> Any:
-        return [[*key.key, key.rows, *(key.rows_by_side or ())] for key in task.heaviest]
-
-    def merge(self, one: list[Any], other: list[Any]) -> list[Any]:
-        return sorted([*one, *other])
-
-
-class AskingSides(rc.control.Controller):
-    """Keeps what every timestep's tasks reply."""
-
-    trigger = rc.control.every(timesteps=1)
-
-    def on_begin(self, control):
-        return rc.control.operation(Sides(), operators=["pairs"])
-
-    def on_complete(self, control, outcome):
-        control.state = outcome.replies["pairs"]
-
-
-def test_a_handler_sees_the_rows_of_a_heavy_key_by_side():
-    batch, few = [{"k": 3}] * 5 + [{"k": 4}], [{"k": 3}] * 2
-    left, right = (script("k bigint", [rows] * 6) for rows in (batch, few))
-    sides = [rc.read().memory(rows, name=name) for rows, name in ((left, "l"), (right, "r"))]
-    pairs = sides[0].join(sides[1], "k", name="pairs", tasks=1)
-    process = Harness(pairs.write.memory("out")).start(controllers=[AskingSides()])
-    process.run()
-    assert seat(process, "askingsides").state == [[3, 7, 5, 2]]
-
-
-class Judging(rc.control.Controller):
-    """Asks whether changes would be refused."""
-
-    trigger = rc.control.every(timesteps=1)
-
-    def on_begin(self, control):
-        changes = [rc.changes.rescale(name, 3) for name in ("counts", "no-such-operator")]
-        control.state = [control.refusal(change) for change in changes]
-
-
-def test_a_controller_learns_why_a_change_would_be_refused_and_requests_nothing():
-    process = harness().start(controllers=[Judging()])
-    process.run()
-    accepted, refused = seat(process, "judging").state
-    assert accepted == ""
-    assert "no-such-operator" in refused
-    assert process.changes.coordination.records == ()
+    assert 1 < state["timestep"] <= 5  # with rows
+    counted = state["replies"]["counts"].values()
+    assert sum(one["rows_in"] for one in counted) == len(SKEWED)
+    assert [one["bins"] or 0 for one in counted] == [one["rows_in"] for one in counted]
+    assert sum(one["state"] for one in counted) == 8
+    assert all(one["bytes"] for one in counted if one["state"])
+    assert all({"deserialise", "lookup", "process"} <= set(one["busy"]) for one in counted)
+    (hot,) = (one for one in counted if [0, 5] in one["heaviest"])
+    assert hot["heaviest"][0] == [0, 5]
+    assert all(len(one["heaviest"]) == min(2, one["state"]) for one in counted)
+    (source,) = state["replies"]["memory"].values()
+    assert (source["rows_in"], source["bins"], source["heaviest"]) == (len(SKEWED), None, [])
 
 
 class Moving(rc.control.Controller):
