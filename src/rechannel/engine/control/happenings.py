@@ -21,7 +21,6 @@ class Happenings:
         self._executors = executors
         self._counts: dict[str, int] = {}
         self._known: frozenset[str] | None = None
-        self._wanted: int | None = None
 
     def resume(self, board: Board) -> None:
         """Count on from what triggers have seen under earlier drivers."""
@@ -41,14 +40,15 @@ class Happenings:
     def looked(self, alive: frozenset[str], wanted: int | None) -> None:
         """Count the executors that are gone and were not given back. wanted: by the Configuration; None = any number.
 
-        A smaller number that is wanted explains those that are gone.
+        Those beyond the number that is wanted may be given back at any time: they leave at the end of a change, and it
+        is wanted from its step on.
         """
-        known, before = self._known, self._wanted
-        self._known, self._wanted = alive, wanted
-        if known is None or wanted != before:
+        known, self._known = self._known, alive
+        if known is None:
             return
-        if lost := known - alive:
-            self._counts["executor_lost"] = self._counts.get("executor_lost", 0) + len(lost)
+        spare = 0 if wanted is None else max(0, len(known) - wanted)
+        if (lost := len(known - alive) - spare) > 0:
+            self._counts["executor_lost"] = self._counts.get("executor_lost", 0) + lost
 
     def moment(
         self, seat: Seat, timestep: int, time_ms: int, progress: Sequence[Any] = ()

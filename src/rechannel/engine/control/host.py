@@ -51,6 +51,9 @@ MOST_CONTROLLERS = 100
 
 EXECUTOR_LOST = On(event="executor_lost")
 
+LOOK_MS = 1_000
+"""Milliseconds between two looks at the executors of an idle stream."""
+
 
 class ControlHost:
     """The controllers of one driver."""
@@ -92,7 +95,7 @@ class ControlHost:
         self._requests = ControllerRequests(changes, clock, offer)
         self._happenings = Happenings(executors)
         self._alive: Future[frozenset[str]] | None = None
-        self._latest = 0
+        self._latest, self._look_ms = 0, 0.0
         self._bins: tuple[tuple[int | None, int], tuple[PerBin, PerBin]] | None = None
 
     # What other threads may call -----------------------------------------------------------------
@@ -348,8 +351,9 @@ class ControlHost:
                 self._happenings.looked(self._alive.result(), position.configuration.executors)
             self._alive = None
             return
-        if self._alive is None and self._latest != position.timestep:
-            self._latest = position.timestep
+        now = self._clock()
+        if self._alive is None and (self._latest != position.timestep or now >= self._look_ms):
+            self._latest, self._look_ms = position.timestep, now + LOOK_MS
             self._alive = self._thread.pool().submit(self._happenings.look)
             self._alive.add_done_callback(lambda _: self._wake())
 

@@ -8,6 +8,7 @@ import rechannel as rc
 from rechannel.control.board import Board
 from rechannel.control.events import Installed
 from rechannel.engine.control.happenings import Happenings
+from rechannel.engine.control.host import LOOK_MS
 from rechannel.engine.reconfigure.cluster import FixedCluster
 from rechannel.testing import Harness, ManualClock, script
 from rechannel.testing.process import Process
@@ -38,6 +39,25 @@ def test_executors_that_were_given_back_are_not_lost():
     assert events(happenings)["executor_lost"] == 1
 
 
+@pytest.mark.parametrize(
+    ("looks", "lost"),
+    [
+        # A change to 1 executor: it is wanted from its step on, and two leave when it is done.
+        ([("abc", 3), ("abc", 1), ("ab", 1), ("a", 1), ("", 1)], 1),
+        ([("abc", 3), ("ab", 1), ("a", 1)], 0),
+        ([("abc", None), ("abc", 2), ("a", 2)], 1),
+        # A change to 3: they are wanted before they come.
+        ([("a", 1), ("a", 3), ("abc", 3), ("bc", 3), ("bcd", 3), ("bde", 3)], 2),
+        ([("ab", None), ("b", None), ("bc", None)], 1),
+    ],
+)
+def test_only_executors_that_are_missed_are_lost(looks, lost):
+    happenings = Happenings(tuple)
+    for alive, wanted in looks:
+        happenings.looked(frozenset(alive), wanted)
+    assert events(happenings).get("executor_lost", 0) == lost
+
+
 class Losing(rc.control.Controller):
     trigger = rc.control.on("executor_lost")
 
@@ -60,6 +80,26 @@ def test_a_controller_begins_when_an_executor_is_lost():
     rows.push([{"k": 3}])
     process.run()
     assert process.controllers.board.seat("losing").state == 1
+
+
+def test_it_also_begins_while_no_rows_arrive():
+    clock, cluster = ManualClock(), FixedCluster()
+    counts = (
+        rc.read()
+        .memory(script("k bigint", [[{"k": 1}]]))
+        .key_by("k")
+        .aggregate(n=rc.aggregates.count(), name="counts")
+    )
+    stream = Harness(counts.write.memory("out"), cluster=cluster, clock=clock)
+    process = stream.start(controllers=[Losing()])
+    process.run()
+    cluster.alive = cluster.alive[:-1]
+    for expected in (0, 1):
+        while process.step() or len(process.executor):  # looks are made beside the driver
+            pass
+        assert process.controllers.board.seat("losing").state == expected
+        clock.advance(LOOK_MS)
+    assert list(stream.outputs()) == [1]
 
 
 class Reaching(rc.control.Controller):
