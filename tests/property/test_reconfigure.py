@@ -19,6 +19,7 @@ from rechannel.model.codec import decode, encode
 from rechannel.model.configuration import Combine, Configuration, OperatorConfiguration
 from rechannel.model.hashspace import SPACE
 from rechannel.model.routing import Routing, even_starts
+from rechannel.model.spread import SpreadBin
 from rechannel.reconfigure import strategies
 from rechannel.reconfigure.balance import load_of_tasks, rebalanced, rescaled
 from rechannel.reconfigure.changes.change import Change
@@ -50,8 +51,24 @@ def routings(draw, tasks: int | None = None) -> Routing:
 
 
 @st.composite
-def operators(draw) -> OperatorConfiguration:
+def shared_routings(draw) -> Routing:
+    """Routings of which a bin or two may be spread."""
     routing = draw(routings())
+    if routing.tasks < 2:
+        return routing
+    spreads = []
+    for number in draw(st.sets(st.integers(0, routing.bins - 1), max_size=2)):
+        owner, (lo, hi) = routing.owners[number], routing.span(number)
+        others = st.sampled_from([task for task in range(routing.tasks) if task != owner])
+        tasks = (owner, *draw(st.lists(others, min_size=1, max_size=3, unique=True)))
+        cut = draw(st.sampled_from([(), (str(lo), str(hi)), (str(hi),)]))
+        spreads.append(SpreadBin(lo=lo, hi=hi, tasks=tasks, side=draw(st.integers(0, 1)), cut=cut))
+    return routing.with_spreads(spreads)
+
+
+@st.composite
+def operators(draw) -> OperatorConfiguration:
+    routing = draw(shared_routings())
     placed = st.dictionaries(st.integers(0, routing.tasks - 1), EXECUTORS, max_size=2)
     return OperatorConfiguration(
         tasks=routing.tasks,
@@ -90,6 +107,11 @@ def kinds_of_change() -> dict[str, st.SearchStrategy[Change]]:
         "merge": st.builds(lambda n, first, more: changes.merge(n, range(first, first + more)),
                            name, few, st.integers(2, 4)),
         "rewrite": st.builds(changes.rewrite, name),
+        "spread": st.builds(
+            changes.spread, name, bin=few, over=st.none() | st.integers(2, 4),
+            side=st.sampled_from([None, "left", "right"]),
+        ) | st.builds(changes.spread, name, hash=st.integers(0, SPACE - 1)),
+        "gather": st.builds(changes.gather, name, bin=st.none() | few),
         "place": st.builds(changes.place, name, st.integers(0, 4), st.none() | EXECUTORS),
         "combine": st.builds(changes.combine, name, st.sampled_from(Combine)),
         "set_interval": st.builds(changes.set_interval, few),
@@ -131,6 +153,20 @@ def gentleness(draw) -> Strategy:
     )
 
 
+class Joining:
+    """An operator whose keys tasks can share."""
+
+    def undivided(self, side: int) -> str | None:
+        """Both sides can be dealt out."""
+        del side
+        return None
+
+    def hash_of(self, key: object) -> int:
+        """All keys have one hash."""
+        del key
+        return 5
+
+
 def facts_of(configuration: Configuration, data) -> StreamFacts:
     """Loads of all bins as they are now."""
     heat = st.floats(0, 1e6)
@@ -139,7 +175,12 @@ def facts_of(configuration: Configuration, data) -> StreamFacts:
         if operator.routing is not None:
             bins = operator.routing.bins
             loads[name] = tuple(data.draw(st.lists(heat, min_size=bins, max_size=bins)))
-    return StreamFacts(loads=loads, combinable=frozenset(NAMES), sources=frozenset({"in"}))
+    return StreamFacts(
+        loads=loads,
+        combinable=frozenset(NAMES),
+        divisible=dict.fromkeys(NAMES, Joining()),
+        sources=frozenset({"in"}),
+    )
 
 
 def sizes_of(configuration: Configuration, data) -> Sizes:

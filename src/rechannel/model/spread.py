@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
+import numpy.typing as npt
 
 from rechannel.model.buffers import IntArray, Mask
 from rechannel.model.codec import ABSENT, written
@@ -90,8 +91,13 @@ class SpreadBin:
             return None
         return Share(side=self.side, place=self.tasks.index(task), of=len(self.tasks))
 
+    def places(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+        """Return which of the tasks, by place, gets each row, given hashes of the rows themselves."""
+        places: npt.NDArray[np.uint64] = (hashes >> np.uint64(32)) % np.uint64(len(self.tasks))
+        return places
+
     def deal(self, rows: int, turn: int) -> Iterator[tuple[int, int, int]]:
-        """Yield (task, start, stop): deal rows out in even slices; none of them is empty.
+        """Yield (task, start, stop): deal rows out in even slices by their places; none of the slices is empty.
 
         turn: how many rows were dealt out before; so a rest of rows goes to each task in turn.
         """

@@ -50,16 +50,21 @@ def _operator(
 
 
 def _routing(name: str, before: Routing, now: Routing) -> Iterator[Change]:
-    """Gather what is spread now, place bins as they were, and spread what was."""
+    """Gather what was not spread, place bins as they were, and spread what was."""
     gone = [one for one in now.spreads if one not in before.spreads]
+    missing = [one for one in before.spreads if one not in now.spreads]
     yield from (Gather(operator=name, hash=one.lo) for one in gone)
-    left = gathered(now, gone)
-    if (left.starts, left.owners, left.tasks) != (before.starts, before.owners, before.tasks):
-        yield AssignWorkload(name, before.starts, before.owners, before.tasks)
-    for one in before.spreads:
-        if one not in now.spreads:
-            side = tuple(Side)[one.side]
-            yield Spread(operator=name, hash=one.lo, over=one.tasks, side=side)
+    had, left = gathered(before, missing), gathered(now, gone)
+    if had != left:
+        yield AssignWorkload(name, had.starts, had.owners, had.tasks)
+    for one in reversed(missing):  # a cut changes the numbers of later bins only
+        yield Spread(
+            operator=name,
+            hash=one.lo if one.cut else None,
+            bin=None if one.cut else had.bin_of(one.lo),
+            over=one.tasks,
+            side=tuple(Side)[one.side],
+        )
 
 
 def _job(before: Configuration, now: Configuration) -> Iterator[Change]:

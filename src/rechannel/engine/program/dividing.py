@@ -59,10 +59,10 @@ class DivisibleOperator:
 
 
 def _column(value: Any, type_: pa.DataType) -> pa.Array:
-    """Return a value as a column of one row. Text is read as the type."""
+    """Return a value as a column of one row. Text is read as the type; a number has to be one of the type."""
     if value is None:
         return pa.nulls(1, type_)
-    if isinstance(value, str):
+    if isinstance(value, str | float):
         return pa.array([value]).cast(type_)
     return pa.array([value], type_)
 

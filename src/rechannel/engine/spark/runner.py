@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -83,6 +83,8 @@ class _Open:
     exchanges: dict[str, Exchange] = field(default_factory=dict)
     loose: dict[str, Rows] = field(default_factory=dict)
     kept: dict[str, list[str]] = field(default_factory=dict)
+    reordered: set[str] = field(default_factory=set)
+    """Stages whose tasks may send their rows in another order when they are attempted again."""
 
 
 @dataclass
@@ -136,6 +138,9 @@ class SparkRunner:
         if stage.logic is None:
             rows = self._source_rows(held, stage, step)
         else:
+            if stage.logic.ordered and held.reordered.intersection(stage.producers):
+                held.reordered.add(stage.name)
+                step = replace(step, repeats=False)
             call = StatefulCall(self._ship(stage.name), step)
             rows = self._map(held, stage, self._inbox(held, stage), call)
         if not stage.consumers:
@@ -210,6 +215,9 @@ class SparkRunner:
         names = [*stage.root.schema.names, *((FILE, BLOCK) if order == "file" else ())]
         if names != rows.columns:
             rows = rows.select(*(f"`{name.replace('`', '``')}`" for name in names))
+        if order == "rows":
+            held.reordered.add(stage.name)
+            step = replace(step, repeats=False)
         return self._map(held, stage, rows, FrameSourceCall(shipped, step, order, files))
 
     def _with_origin(

@@ -178,3 +178,5 @@ class StageStep:
     """Bytes that a task may hold at once."""
     controls: tuple[ControlMessage, ...] = ()
     """Control operations that travel with the timestep."""
+    repeats: bool = True
+    """Whether every attempt of a task sends its rows in the same order."""

@@ -80,6 +80,8 @@ class Sender:
     producer: int
     stats: ChannelStats = field(default_factory=ChannelStats)
     chunk_bytes: int = CHUNK_BYTES
+    repeats: bool = True
+    """Whether every attempt of the task sends its rows in the same order."""
     _sequence: int = 0
     _dealt: dict[int, int] = field(default_factory=dict)
     """Rows dealt out so far, by the first hash of the spread bin."""
@@ -132,19 +134,23 @@ class Sender:
                 yield from self._shared(spread, piece)
 
     def _shared(self, spread: SpreadBin, rows: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
-        """Deal rows of a spread bin out over its tasks, or send them to all of these.
-
-        Which task gets a row depends on its place among the rows that the producer sends, which every attempt repeats.
-        """
+        """Deal rows of a spread bin out over its tasks, or send them to all of these."""
         can = self.channel.can
-        if can.side_of(rows.columns[can.sent :]) == spread.side:
+        values = rows.columns[can.sent : can.sent + len(can.logic.value_schema)]
+        if can.side_of(values) != spread.side:
+            for task in spread.tasks:
+                yield from self._sent(task, rows)
+        elif self.repeats:
             turn = self._dealt.setdefault(spread.lo, self.producer)
             self._dealt[spread.lo] += rows.num_rows
             for task, start, stop in spread.deal(rows.num_rows, turn):
                 yield from self._sent(task, rows.slice(start, stop - start))
         else:
-            for task in spread.tasks:
-                yield from self._sent(task, rows)
+            # An attempt that is repeated has to send every row to the same task, wherever the row stands then.
+            places = spread.places(hash_columns(values))
+            for place in np.unique(places).tolist():
+                mine = pa.array(np.flatnonzero(places == place))
+                yield from self._sent(spread.tasks[place], rows.take(mine))
 
     def _sent(self, task: int, rows: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
         """Yield the blobs with rows for one task."""

@@ -107,7 +107,9 @@ class Emitter:
             key = (consumer.operator, consumer.input)
             if key not in self._senders:
                 most = chunk_bytes(self.step.memory)
-                self._senders[key] = Sender(channel, self.producer, chunk_bytes=most)
+                self._senders[key] = Sender(
+                    channel, self.producer, chunk_bytes=most, repeats=self.step.repeats
+                )
             sender = self._senders[key]
             with self.measures.activity("send"):
                 parcels = list(sender.send(batch, order))

@@ -119,14 +119,14 @@ class JoinLogic(TwoSided):
         """Return why rows of a side cannot be dealt out: whether a row has had a match is known in one task."""
         if self.how == "full":
             return (
-                "it is a full join: a row of either side is emitted with nulls if it has no match, and of a row that"
+                "it is a full join, so a row of either side is emitted with nulls if it has no match, and of a row that"
                 " goes to several tasks none of them knows that"
             )
         divided = {"left": LEFT, "right": RIGHT, "semi": LEFT, "anti": LEFT}.get(self.how, side)
         if side != divided:
             return (
-                f"it is a {self.how} join: what becomes of a row of the {side_words(divided)} side depends on whether"
-                f" it has a match, so its {side_words(1 - divided)} rows have to go to all tasks"
+                f"what becomes of a row of the {side_words(divided)} side of a join with how={self.how!r} depends on"
+                f" whether it has a match, so {side_words(side)} rows have to go to all tasks"
             )
         return None
 

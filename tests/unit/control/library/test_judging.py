@@ -12,8 +12,11 @@ from rechannel.model.configuration import (
     OperatorConfiguration,
     Resources,
 )
+from rechannel.model.hashspace import SPACE
 from rechannel.model.routing import Routing
+from rechannel.reconfigure.changes.bins import Split
 from rechannel.reconfigure.changes.change import JOB, PROGRAM
+from rechannel.reconfigure.changes.spreading import Spread
 from rechannel.reconfigure.stream_facts import StreamFacts
 
 BEFORE = Figures(timesteps=10, latency_ms=100, rows=1_000, rows_per_second=10_000, failures=0)
@@ -43,7 +46,21 @@ OPERATOR = OperatorConfiguration(tasks=2, routing=Routing.even(bins=4, tasks=2))
 NOW = Configuration(
     operators={"a": OPERATOR, "plain": OperatorConfiguration(tasks=3)}, interval_ms=100
 )
-FACTS = StreamFacts(combinable=frozenset({"a"}), sources=frozenset({"s"}))
+
+
+class Joining:
+    """An operator whose keys tasks can share."""
+
+    def undivided(self, side: int) -> str | None:
+        return None
+
+    def hash_of(self, key: object) -> int:
+        return 5
+
+
+FACTS = StreamFacts(
+    combinable=frozenset({"a"}), sources=frozenset({"s"}), divisible={"a": Joining()}
+)
 FEWER = {
     "tasks": 1,
     "routing": Routing.even(bins=2, tasks=1),
@@ -63,6 +80,39 @@ FEWER = {
 def test_the_way_back_leads_an_operator_to_what_it_was(fields):
     changed = replace(NOW, operators={**NOW.operators, "a": replace(OPERATOR, **fields)})
     for before, now in ((NOW, changed), (changed, NOW)):
+        back = way_back(before, now, ["a"])
+        assert back is not None
+        assert back.resolved(now, FACTS) == before
+
+
+def spread(*parts: Spread | Split) -> Configuration:
+    """The Configuration with keys or bins of an operator spread."""
+    made = NOW
+    for part in parts:
+        made = part.resolved(made, FACTS)
+    return made
+
+
+KEY = Spread(operator="a", key=("k",), side="left")  # type: ignore[arg-type]
+LATE = Spread(operator="a", hash=SPACE - 7, side="right")  # type: ignore[arg-type]
+BIN = Spread(operator="a", bin=3, side="right")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (NOW, spread(KEY)),
+        (NOW, spread(BIN)),
+        (NOW, spread(KEY, LATE)),
+        (spread(KEY), spread(LATE)),
+        (spread(BIN), spread(KEY, LATE)),
+        (spread(KEY), spread(replace(KEY, side="right"))),  # type: ignore[arg-type]
+        (spread(KEY), spread(Split("a", 1), KEY)),
+        (spread(BIN, KEY), spread(Split("a", 1))),
+    ],
+)
+def test_the_way_back_gathers_what_was_spread_and_spreads_what_was_gathered(one, other):
+    for before, now in ((one, other), (other, one)):
         back = way_back(before, now, ["a"])
         assert back is not None
         assert back.resolved(now, FACTS) == before
