@@ -4,6 +4,10 @@ Orders meet the quotes of their product of the last seconds; one product has `sh
 runs without and with the controller by turns, in one job, so that a machine that drifts treats both alike: first at
 full speed, then by the clock, at `loads` per cent of what it sustains without the controller. What all turns of a job
 have emitted is compared, row for row, with what plain Spark joins in one batch.
+
+There are two kinds of `work`. With `wait`, each pair takes `us_per_pair` microseconds, for which its task waits, as it
+would for a service: four tasks are four slots then, however many cores the machine has. With `compute`, an order meets
+so many quotes that joining them is the work: tasks share the cores, and a gain needs a core that would be idle.
 """
 
 from __future__ import annotations
@@ -40,10 +44,11 @@ def run(parameters: Parameters, bench: Workbench) -> Result:
     """Measure every share of the hot key."""
     variants = [
         Variant(
-            name=f"hot_{share}",
+            name=f"{work}_{share}",
             function="benchmarks.skew_join:run_share",
-            parameters={**parameters, "share": share},
+            parameters={**parameters, **sizes, "share": share},
         )
+        for work, sizes in parameters["work"].items()
         for share in parameters["shares"]
     ]
     trials = run_trials(
@@ -182,19 +187,20 @@ BENCHMARK = Benchmark(
     name="skew-join",
     purpose="a join with one hot key, without and with rc.control.library.SkewJoin",
     defaults={
+        "work": {
+            "wait": {"us_per_pair": 100, "rows": 2_000, "quotes_per_second": 50},
+            "compute": {"us_per_pair": 0, "rows": 10_000, "quotes_per_second": 500},
+        },
         "shares": [50, 80],
         "loads": [70],
         "products": 50,
-        "orders_per_second": 20_000,
-        "quotes_per_second": 500,
         "seconds": 10,
-        "rows": 20_000,
-        "warmup": 20,
+        "warmup": 15,
         "turns": 3,
-        "turn_seconds": 12,
-        "turn_timesteps": 10,
+        "turn_seconds": 6,
+        "turn_timesteps": 6,
         "settle_seconds": 2,
-        "settle_timesteps": 3,
+        "settle_timesteps": 2,
         "rounds": 1,
         "cores": 4,
         "tasks": 4,

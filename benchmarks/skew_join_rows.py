@@ -1,12 +1,13 @@
 """The rows of `skew-join`, as a function of their number: orders, of which many are of one product, and quotes.
 
-An order meets the quotes of its product of the `seconds` before it. Of the pairs, one in some hundred is kept, so that
-the time goes into the join and not into what comes after it. The batch that says which rows there have to be is plain
+An order meets the quotes of its product of the `seconds` before it. Of the pairs, two in a thousand are kept, so that
+the time goes into the join and not into the sink. The batch that says which rows there have to be is plain
 Spark over the same rows.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -76,6 +77,19 @@ class Market:
             .where(f"since BETWEEN at - {span} AND at AND amount * price % {OF} < {KEPT}")
             .select("order", "quote")
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """Looks at pairs, which takes time, and keeps a few of them."""
+
+    us_per_pair: float
+    """Microseconds for which each pair waits."""
+
+    def __call__(self, pairs: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the pairs that are kept."""
+        time.sleep(pairs.num_rows * self.us_per_pair / 1e6)
+        return kept(pairs)
 
 
 def kept(pairs: pa.RecordBatch) -> pa.RecordBatch:

@@ -11,7 +11,7 @@ from typing import Any
 import rechannel as rc
 from benchmarks.harness import Measurement, Parameters
 from benchmarks.rechannel_side import session
-from benchmarks.skew_join_rows import ORDERS, PAIRS, QUOTES, Market, kept
+from benchmarks.skew_join_rows import ORDERS, PAIRS, QUOTES, Judged, Market
 from benchmarks.variant import report
 from rechannel.monitoring import TimestepProgress
 
@@ -25,6 +25,9 @@ def run(parameters: Parameters) -> Measurement:
     spark = session(parameters)
     market = Market(
         share=parameters["share"],
+        orders_per_second=parameters[
+            "rows"
+        ],  # a timestep of `rows` orders is a second of event time
         **{name: parameters[name] for name in MARKET},
     )
     full = _phase(spark, market, parameters, "full", None)
@@ -37,7 +40,7 @@ def run(parameters: Parameters) -> Measurement:
     return {"quotes_per_order": market.quotes_per_order, "full": full, "loads": loads}
 
 
-MARKET = ("products", "orders_per_second", "quotes_per_second", "seconds")
+MARKET = ("products", "quotes_per_second", "seconds")
 
 
 def _phase(
@@ -93,7 +96,8 @@ def _job(
     )
     within = rc.between(f"-{market.seconds} seconds", 0)
     pairs = orders.join(quotes, "product", within=within, name=JOIN, tasks=parameters["tasks"])
-    few = pairs.map_batches(kept, schema=PAIRS, name="kept")
+    judged = Judged(us_per_pair=parameters["us_per_pair"])
+    few = pairs.map_batches(judged, schema=PAIRS, name="kept")
     return rc.Job(
         name,
         few.write.parquet(out),

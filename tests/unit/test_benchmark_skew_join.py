@@ -19,7 +19,7 @@ from benchmarks.skew_join import (
     load_metrics,
     throughput_gain,
 )
-from benchmarks.skew_join_rows import HOT, KEPT, OF, Market, kept
+from benchmarks.skew_join_rows import HOT, KEPT, OF, Judged, Market, kept
 from benchmarks.skew_join_side import figures, latencies
 
 MARKET = Market(products=20, share=50, orders_per_second=1_000, quotes_per_second=100, seconds=10)
@@ -52,6 +52,7 @@ def test_few_pairs_are_kept():
         {"order": [1, 2, 3], "quote": [4, 5, 6], "amount": [OF, 1, 1], "price": [7, KEPT, 0]}
     )
     assert kept(pairs).to_pydict() == {"order": [1, 3], "quote": [4, 6]}
+    assert Judged(us_per_pair=0)(pairs) == kept(pairs)
 
 
 def timestep(number: int, slowest: float) -> Any:
