@@ -79,7 +79,11 @@ class AskLoad(OperatorHandler):
         )
 
     def _top(self, counts: Iterable[tuple[Any, int]]) -> tuple[tuple[Any, int], ...]:
-        found = nlargest(self.heaviest, counts, key=lambda each: (each[1], each[0]))
+        """Return those with most rows. Tasks may share a key: their rows are added up."""
+        sums: dict[Any, int] = {}
+        for name, rows in counts:
+            sums[name] = sums.get(name, 0) + rows
+        found = nlargest(self.heaviest, sums.items(), key=lambda each: (each[1], each[0]))
         return tuple((name, rows) for name, rows in found if rows)
 
 

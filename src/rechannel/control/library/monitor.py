@@ -1,8 +1,9 @@
 """Watches every operator: load of its tasks, latencies, heaviest keys with counts, lag of event time.
 
-All rows of a key in a timestep are in one task, so the heaviest keys of a timestep are exact. Over timesteps they are
-counted in a sketch of bounded size, as are the times of the slowest tasks. The figures are the controller's state;
-every `log_every` operations, its log has a line per operator.
+The rows of a key in a timestep are in one task, or in those over which it is spread, which are added up, so the
+heaviest keys of a timestep are exact. Over timesteps they are counted in a sketch of bounded size, as are the times of
+the slowest tasks. The figures are the controller's state; every `log_every` operations, its log has a line per
+operator.
 """
 
 from __future__ import annotations

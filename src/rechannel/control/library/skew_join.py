@@ -86,7 +86,8 @@ class SkewJoin(Controller):
     def _granted(self, control: Control[Spreading], name: str, known: Known, wish: Wish) -> Known:
         """Request a wish, unless something is changing or it would be refused."""
         free = free_since(control.changes, name)
-        if free is None or control.requests:
+        mine = any(record.open and control.requested(record) for record in control.changes)
+        if free is None or mine or control.requests:
             return known
         if control.timestep < max(free, known.acted) + known.waits(wish, self.cool_down):
             return known

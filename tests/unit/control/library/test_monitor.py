@@ -62,6 +62,14 @@ def test_loads_of_tasks_are_merged_in_any_order():
     assert made.groups == ((1, 9),)
 
 
+def test_rows_of_a_key_that_several_tasks_share_are_added_up():
+    one = Load(heaviest=(("x", 4), ("y", 3)), groups=((1, 5),))
+    other = Load(heaviest=(("y", 3), ("z", 1)), groups=((1, 2), (2, 6)))
+    made = AskLoad(2).merge(one, other)
+    assert made.heaviest == (("y", 6), ("x", 4))
+    assert made.groups == ((1, 7), (2, 6))
+
+
 def test_figures_are_a_line():
     load = Load(
         tasks=2, rows=100, busiest_rows=75, slowest_ms=5, lag_ms=1_500, heaviest=(("7", 60),)

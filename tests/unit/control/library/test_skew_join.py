@@ -9,7 +9,7 @@ import rechannel as rc
 from rechannel.control.library.skew import skew_of
 from rechannel.errors import RefusedError
 from rechannel.reconfigure.record import Record
-from rechannel.testing import Harness, script
+from rechannel.testing import Crash, Fault, FaultKind, Harness, script
 from rechannel.testing.process import Process
 
 TASKS, BINS = 4, 16
@@ -17,7 +17,7 @@ KEYS = range(40)
 HOT = 7
 EVEN = list(KEYS)
 SKEWED = [HOT] * 60 + EVEN
-QUIET, LOUD = 10, 30
+QUIET, LOUD = 6, 20
 
 
 def sides(left: list[list[int]], right: list[list[int]]) -> list[Any]:
@@ -103,6 +103,22 @@ def test_a_key_that_stays_hot_stays_spread():
     (record,) = records(process)
     assert record.change.kind == "spread"
     assert pairs(stream) == brute_force(left, [EVEN] * len(left))
+
+
+@pytest.mark.parametrize(
+    "stop", [70, *(pytest.param(n, marks=pytest.mark.slow) for n in (30, 50, 90, 110, 130))]
+)
+def test_it_goes_on_where_it_was_after_a_crash(stop: int) -> None:
+    left = [SKEWED] * LOUD
+    stream = joined(left, [EVEN] * LOUD)
+    controller = rc.control.library.SkewJoin(looks=2, cool_down=2)
+    faults = [*[None] * stop, Fault(kind=FaultKind.AFTER)]
+    with pytest.raises(Crash):
+        stream.start(controllers=[controller], faults=faults).run()
+    process = start(stream)
+    (record,) = records(process)
+    assert record.change.kind == "spread"
+    assert pairs(stream) == brute_force(left, [EVEN] * LOUD)
 
 
 def test_the_side_on_which_the_key_is_hot_is_dealt_out():
