@@ -23,6 +23,7 @@ from benchmarks import (
     sliding,
     state_growth,
     telemetry_overhead,
+    trisk,
     watching,
 )
 from benchmarks.harness import Benchmark
@@ -50,6 +51,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         control,
         batch_interval,
         skew_join,
+        trisk,
         big_timestep,
         nexmark,
         yahoo,

@@ -15,18 +15,19 @@ Prints:
     10 to 15      0.53    0.53
     15 to 20      0.62    0.62
     20 to 25      1.46    0.97
-    25 to 30      2.14    0.62
-    30 to 35      2.87    0.60
-    35 to 40      3.67    0.49
+    25 to 30      2.14    0.64
+    30 to 35      2.87    0.61
+    35 to 40      3.67    0.47
     40 to 45      0.99    0.13
-    45 to 50      0.14    0.20
+    45 to 50      0.14    0.23
     50 to 55      0.15    0.25
     55 to 60      0.14    0.25
     second 24: rescale(operator='books', tasks=4)
-    second 29: rebalance(operator='books', tolerance=0.05)
-    second 34: rebalance(operator='books', tolerance=0.05)
+    second 28: rebalance(operator='books', tolerance=0.05)
+    second 32: rebalance(operator='books', tolerance=0.05)
+    second 36: rebalance(operator='books', tolerance=0.05)
     second 44: rescale(operator='books', tasks=2)
-    second 49: rescale(operator='books', tasks=1)
+    second 48: rescale(operator='books', tasks=1)
     4253 trades, equal
 """
 
@@ -168,9 +169,9 @@ class Exchange(rc.control.Controller):
     def on_complete(self, control: rc.control.Control[Any], outcome: rc.control.Outcome) -> None:
         """Give the operator more or fewer tasks when all of them are too busy or idle, or even out its bins."""
         orders, busiest = outcome.replies[self.operator]
-        recent = [*control.state["recent"], [orders, busiest]][-5:]
+        recent = [*control.state["recent"], [orders, busiest]][-4:]
         control.state = {"busiest": [*control.state["busiest"], busiest], "recent": recent}
-        if len(recent) < 5 or any(record.open for record in control.changes):
+        if len(recent) < 4 or any(record.open for record in control.changes):
             return
         tasks = control.configuration.operators[self.operator].tasks
         orders, busiest = (sum(values) / len(recent) for values in zip(*recent, strict=True))
@@ -199,11 +200,13 @@ def latencies(busiest: Sequence[int]) -> list[float]:
     return out
 
 
-def run(seconds: int, per_second: int, *, controlled: bool) -> tuple[list[float], list[Any], Any]:
+def run(
+    seconds: int, per_second: int, *, controlled: bool, tasks: int = 2
+) -> tuple[list[float], list[Any], Any]:
     """Match the orders; returns latencies by second, all trades by symbol, and what was changed."""
     source = script(ORDER)
-    stream = Harness(program(source))
-    exchange = rc.control.install(Exchange("books"), dry_run=not controlled)
+    stream = Harness(program(source, tasks=tasks))
+    exchange = rc.control.install(Exchange("books", most=8 * tasks), dry_run=not controlled)
     process = stream.start(controllers=[exchange])
     for rows in orders_of(seconds, per_second):
         source.push(rows)

@@ -288,6 +288,9 @@ def test_goals_are_ratios_of_the_full_size(
             made["state"] = asdict(TRUTH)
         if name == "batch-interval":
             made |= stepped_run(v)
+        if name == "trisk":
+            made |= {"latency_ms": [1.0] * 3, "f1": [0.5] * 40, "digest": "", "trades": 0}
+            made["log"] = made["changes"] = [1] if v.parameters["controlled"] else []
         return succeeded(v.name, made)
 
     monkeypatch.setattr(trials, "run_variant", fake)
