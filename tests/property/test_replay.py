@@ -165,7 +165,7 @@ MORE = (
 
 
 def test_what_was_committed_is_what_runs_again(workers: ProcessPoolExecutor) -> None:
-    check_schedules(schedule, range(10), NEEDED, workers)
+    check_schedules(schedule, range(6), NEEDED, workers)
 
 
 @pytest.mark.slow

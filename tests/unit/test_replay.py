@@ -324,7 +324,7 @@ def test_a_running_job_replays_and_goes_on(stream):
 def test_live_reconfigurations_are_replayed(stream):
     job = stream.start(*BATCHES[:2])
     job.reconfigure(rc.changes.rescale("sums", tasks=4), rc.strategies.fluid(bins=1))
-    for _ in range(6):
+    for _ in range(4):
         for rows in BATCHES:
             stream.push(rows)
             job.process_all_available(60)
@@ -361,7 +361,7 @@ def test_the_job_may_sweep_meanwhile_and_what_is_held_stays(tmp_path):
     assert began.wait(60)
     needed = job._parts.held.files()
     assert needed
-    for _ in range(40):  # more commits than from one sweep to the next
+    for _ in range(24):  # more commits than from one sweep to the next
         stream.push(BATCHES[0])
         job.process_all_available(60)
     job._parts.housekeeper.finish()
@@ -391,7 +391,7 @@ def test_a_replay_of_a_directory_in_use_ends_when_the_job_removes_what_it_needs(
     def overtaken(batch: pa.RecordBatch) -> pa.RecordBatch:
         if not removed:
             before = {*job._parts.store.list("segments/"), *job._parts.store.list("outbox/")}
-            for _ in range(40):
+            for _ in range(24):
                 stream.push(BATCHES[0])
                 job.process_all_available(60)
             job._parts.housekeeper.finish()
@@ -482,6 +482,40 @@ def until(condition: Any) -> None:
             return
         threading.Event().wait(0.01)
     raise TimeoutError
+
+
+HANDLED: list[int] = []
+"""Timesteps with which a control operation came by."""
+
+
+class Passing(rc.control.OperatorHandler):
+    def on_complete(self, task: rc.control.TaskView) -> int:
+        HANDLED.append(task.timestep)
+        return task.rows_in
+
+
+class Watch(rc.control.Controller):
+    trigger = rc.control.every(timesteps=1)
+
+    def on_begin(self, control: rc.control.Control) -> rc.control.Operation:
+        return rc.control.operation(Passing())
+
+
+def test_control_operations_do_not_travel_again(stream):
+    HANDLED.clear()
+    job = stream.start()
+    handle = job.control(Watch())
+    for rows in BATCHES:
+        stream.push(rows)
+        job.process_all_available(60)
+        # An operation that was begun travels with the next timestep that has rows.
+        until(lambda: handle.status.operation)
+    job.stop()
+    handled, operations = list(HANDLED), job.controllers["watch"].status.operations
+    assert handled
+    assert job.replay(range(1, job.status.timestep + 1)).equal
+    assert handled == HANDLED
+    assert job.controllers["watch"].status.operations == operations
 
 
 def test_a_controller_may_replay_in_a_callback(stream):
