@@ -57,7 +57,7 @@ GROUPS = {
         "Control ControlChannel Controller HeavyKey Installation Operation OperatorHandler Outcome"
         " TaskReply TaskView Trigger by_hand every install library on operation when"
     ),
-    "control.library": "Balance BatchInterval Guard ModelUpdate Monitor SkewJoin",
+    "control.library": "Balance BatchInterval Guard ModelUpdate Monitor Placement SkewJoin",
     "frames": "GroupFrame KeyedFrame Rows",
     "monitoring": (
         "ControllerStatus JobStatus LatencyFigures OperatorProgress PhaseTimes ReconfigurationSummary Replay"

@@ -346,6 +346,7 @@ class _Assembly:
             given=self.start.controllers,
             offer=offer,
             executors=lambda: [each.id for each in opened.cluster.executors()],
+            placed=opened.runner.placed,
             find=self.start.find,
             executor=seams.executor,
         )

@@ -97,6 +97,10 @@ class Control(Generic[S]):
     """Rows received over the last timesteps, by operator, shape (bins,)."""
     judge: Callable[[Change], str] = field(default=lambda _: "", repr=False)
     """What `refusal` asks."""
+    executors: Mapping[str, int] = field(default_factory=dict)
+    """Cores of each executor, by its id, if Spark has several and tasks are placed on them; else empty."""
+    places: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    """Executor of each task of operators with state, by operator; empty where `executors` is."""
     requests: list[ChangeRequest] = field(default_factory=list)
     """What `reconfigure` was called with in this callback."""
     notes: list[str] = field(default_factory=list)

@@ -27,10 +27,11 @@ from rechannel.engine.program.programs import programs_of
 from rechannel.engine.program.versions import bound
 from rechannel.engine.reconfigure.cluster import FixedCluster
 from rechannel.engine.reconfigure.cluster_preparer import ClusterPreparer
+from rechannel.engine.reconfigure.placement import place
 from rechannel.engine.reconfigure.switch import Opener, Ready
 from rechannel.engine.stages.inprocess import Fault as TaskFault
 from rechannel.engine.stages.inprocess import InProcessLoader, InProcessRunner, no_faults
-from rechannel.engine.stages.runner import Runner
+from rechannel.engine.stages.runner import Placed, Runner
 from rechannel.engine.stages.sink_rows import RowsOf
 from rechannel.engine.view.state_view import StateView
 from rechannel.errors import DataflowError, NotReadyError, UnknownOperatorError
@@ -253,8 +254,20 @@ class Harness:
             names=self._names.__next__,
             fault=self._counting(task_faults),
             arrival=self._arrival,
+            places=self._places,
         )
         return runner, runner.rows_of
+
+    def _places(self) -> Placed:
+        """Where tasks would run on the executors of the cluster."""
+        alive = self.cluster.executors()
+        operators = self.process.parts.driver.position.configuration.operators
+        stateful = {n: o for n, o in operators.items() if o.routing is not None}
+        tasks = {n: place(o.tasks, {}, o.placement, alive) for n, o in stateful.items()}
+        return Placed(
+            executors={each.id: each.cores for each in alive} if len(alive) > 1 else {},
+            tasks={n: places for n, places in tasks.items() if places},
+        )
 
     def _hub(self, configuration: Configuration, timestep: int, settings: Settings) -> Hub:
         return open_hub(

@@ -5,6 +5,15 @@ from rechannel.control.library.guard import Guard
 from rechannel.control.library.interval import BatchInterval
 from rechannel.control.library.model_update import ModelUpdate
 from rechannel.control.library.monitor import Monitor
+from rechannel.control.library.placement import Placement
 from rechannel.control.library.skew_join import SkewJoin
 
-__all__ = ["Balance", "BatchInterval", "Guard", "ModelUpdate", "Monitor", "SkewJoin"]
+__all__ = [
+    "Balance",
+    "BatchInterval",
+    "Guard",
+    "ModelUpdate",
+    "Monitor",
+    "Placement",
+    "SkewJoin",
+]

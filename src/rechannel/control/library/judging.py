@@ -42,6 +42,18 @@ def figures_of(progress: Sequence[Any]) -> Figures | None:
     )
 
 
+def saved(before: Figures | None, after: Figures | None, tolerance: float = 0.25) -> float | None:
+    """Return the share of a timestep's duration that was saved; None if nothing can be compared.
+
+    tolerance: how much more or fewer rows timesteps may have than before, as a share.
+    """
+    if before is None or after is None or not before.latency_ms:
+        return None
+    if not (1 - tolerance) * before.rows <= after.rows <= (1 + tolerance) * before.rows:
+        return None
+    return 1 - after.latency_ms / before.latency_ms
+
+
 def worse(before: Figures, after: Figures, tolerance: float) -> str:
     """Return what got worse by more than a tolerance, in words; "" if nothing did.
 

@@ -39,6 +39,7 @@ from rechannel.engine.program.position import StreamPosition
 from rechannel.engine.reconfigure.calls import Calls, wait_for
 from rechannel.engine.reconfigure.measured import PerBin
 from rechannel.engine.reconfigure.reconfigurer import Reconfigurer
+from rechannel.engine.stages.runner import Placed
 from rechannel.errors import RefusedError
 from rechannel.model.eventtime import Times
 from rechannel.replayed import Replay
@@ -70,6 +71,7 @@ class ControlHost:
         offer: Offer,
         find: Find | None = None,
         executors: Executors = tuple,
+        placed: Callable[[], Placed] = Placed,
         executor: Executor | None = None,
     ) -> None:
         """Take the parts; nothing runs yet.
@@ -78,12 +80,13 @@ class ControlHost:
         offer: opens the next version of the program for a change that needs one.
         find: what imports those that were installed by their path; None = none may be.
         wake: makes the driver's thread look here. executors: ids of those that take tasks.
+        placed: where tasks run.
         executor: runs callbacks; None = a thread of its own.
         """
         self._journal, self._changes = journal, changes
         self._progress, self._clock, self._wake = progress, clock, wake
         self._thread = CallbackThread(wake, executor)
-        self._calls = Calls(wake)
+        self._calls, self._placed = Calls(wake), placed
         self._given, self._find = given, find
         self._residents = Residents()
         self.replayer: Callable[..., Replay] | None = None
@@ -302,7 +305,7 @@ class ControlHost:
         return True
 
     def _callback(self, hosted: Hosted, seat: Seat, position: StreamPosition) -> Callback:
-        rows, sizes = self._per_bin(position)
+        (rows, sizes), placed = self._per_bin(position), self._placed()
         control = Control(
             name=seat.name,
             state=None,
@@ -317,6 +320,8 @@ class ControlHost:
             bytes_per_bin=sizes,
             judge=self._changes.judge(position, rows),
             replayer=self.replayer,
+            executors=placed.executors,
+            places=placed.tasks,
         )
         return Callback(
             hosted=hosted,

@@ -13,6 +13,7 @@ from py4j.protocol import Py4JError
 from rechannel.engine.reconfigure.cluster import Executor
 from rechannel.engine.reconfigure.placement import admitted_executors, place, surplus
 from rechannel.engine.spark.private import Anchor, Anchors
+from rechannel.engine.stages.runner import Placed
 from rechannel.model.configuration import OperatorConfiguration
 
 _LOG = logging.getLogger("rechannel")
@@ -218,6 +219,15 @@ class Placing:
         if held is None and len(self._executors) == 1:
             return dict.fromkeys(range(tasks), self._executors[0].id)
         return held.places if held else {}
+
+    @property
+    def placed(self) -> Placed:
+        """Return the executors that are used, and the executor of each placed task; nothing if there is only one."""
+        with self._lock:
+            if len(self._executors) < 2:
+                return Placed()
+            tasks = {name: dict(held.places) for name, held in self._held.items() if held.places}
+            return Placed(executors={e.id: e.cores for e in self._executors}, tasks=tasks)
 
     @property
     def places(self) -> dict[str, dict[int, str]]:

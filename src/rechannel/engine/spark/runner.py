@@ -44,7 +44,7 @@ from rechannel.engine.spark.failures import translate, translate_of_sink
 from rechannel.engine.spark.placing import Placing
 from rechannel.engine.spark.session.gateway import gone
 from rechannel.engine.spark.stages import Call, Exchange, Rows, Stages
-from rechannel.engine.stages.runner import SourceSlice, Timestep
+from rechannel.engine.stages.runner import Placed, SourceSlice, Timestep
 from rechannel.engine.stages.sink_buffers import sink_buffer_frame
 from rechannel.engine.stages.splits import assign
 from rechannel.errors import gone_error
@@ -129,6 +129,10 @@ class SparkRunner:
             raise known or translate(error, stage, timestep) from error
         finally:
             self.jobs.untag(self._tag)
+
+    def placed(self) -> Placed:
+        """Where tasks run."""
+        return Placed() if self.placing is None else self.placing.placed
 
     @property
     def _tag(self) -> str:

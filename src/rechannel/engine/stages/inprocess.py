@@ -22,7 +22,7 @@ from rechannel.engine.program.physical import (
     SourceFrame,
     UnionFrame,
 )
-from rechannel.engine.stages.runner import Timestep
+from rechannel.engine.stages.runner import Placed, Timestep
 from rechannel.engine.stages.sink_buffers import sink_buffer_tables
 from rechannel.engine.stages.sink_rows import as_it_is
 from rechannel.engine.stages.splits import assign
@@ -67,6 +67,7 @@ class InProcessRunner:
 
     names: makes attempts' names unique; an argument, so that simulations are reproducible.
     arrival: the order in which blobs reach a task, which no exchange promises.
+    places: where tasks would run.
     injected: how often each fault happened. stragglers: losing attempts that have still to run.
     """
 
@@ -76,6 +77,7 @@ class InProcessRunner:
     names: Callable[[], str]
     fault: Fault = no_faults
     arrival: Callable[[list[bytes]], list[bytes]] = list
+    places: Callable[[], Placed] = Placed
     injected: dict[str, int] = field(default_factory=dict)
     stragglers: list[Callable[[], object]] = field(default_factory=list)
     _timesteps: dict[int, Timestep] = field(default_factory=dict)
@@ -88,6 +90,10 @@ class InProcessRunner:
         for unit in [unit for unit in self._tried if unit[1] < long_ago]:
             del self._tried[unit]
         self._timesteps[timestep.number] = timestep
+
+    def placed(self) -> Placed:
+        """Where tasks would run."""
+        return self.places()
 
     def run(self, timestep: int, stage: str, step: StageStep) -> list[TaskReport]:
         """Run all tasks of a unit; keep what they send for their consumers."""

@@ -35,6 +35,16 @@ class Timestep:
     """Control operations that travel with it."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Placed:
+    """Where the tasks of operators with state run. Empty with fewer than two executors, and without Spark."""
+
+    executors: Mapping[str, int] = field(default_factory=dict)
+    """Cores of each executor that takes tasks, by its id."""
+    tasks: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    """Executor of each task, by operator."""
+
+
 class Runner(Protocol):
     """Executes the stages of timesteps. Methods may be called from several threads, for different units."""
 
@@ -47,6 +57,9 @@ class Runner(Protocol):
         A source stage may run lazily: its reports then arrive with the first consumer's. Raises TimestepError or
         UserFunctionError.
         """
+
+    def placed(self) -> Placed:
+        """Where tasks run. Any thread may ask."""
 
     def kept(self, timestep: int, node: str, keys: list[str]) -> None:
         """Learn the sink-buffer files of a node once its stage has run: later frames read them."""

@@ -56,6 +56,10 @@ class ControlChannel:
     """Its task."""
     replies: Mapping[str, Reply] = field(default_factory=dict)
     """Replies that came along, merged, by operator; each travels on one channel of its sender."""
+    rows: int = 0
+    """Rows that came on it in this timestep."""
+    bytes: int = 0
+    """Their bytes."""
 
 
 class StateReader(Protocol):

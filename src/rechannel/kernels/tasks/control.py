@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -36,6 +38,9 @@ FAILURES_KEPT = 8
 ERROR_CHARACTERS = 2_000
 """Length to which the text of a failed reply is cut."""
 
+Sender: TypeAlias = tuple[int, int]
+"""A producer, and the input that it sends to."""
+
 View = Callable[[OperatorHandler, ControlMessage], TaskView]
 """Makes what a handler of an operation sees of the task."""
 
@@ -49,6 +54,8 @@ class Controls:
     task: int
     arrived: Sequence[Blob] = ()
     """Control messages of the task's producers."""
+    data: Sequence[Blob] = ()
+    """Rows of the task's producers."""
     gathered: dict[str, ControlReport] = field(default_factory=dict)
     """By operation: what has arrived, and what this task adds."""
     _channels: dict[str, list[ControlChannel]] = field(default_factory=dict)
@@ -58,15 +65,29 @@ class Controls:
         self.gathered = {m.operation: ControlReport(operation=m.operation) for m in self._messages}
         self._channels = {message.operation: [] for message in self._messages}
         self._came: dict[str, list[ControlReport]] = {m.operation: [] for m in self._messages}
+        rows, size = self._traffic()
         for blob in sorted(self.arrived, key=lambda blob: (blob.producer, blob.input)):
             body = json.loads(blob.message.to_pybytes())
+            sender = blob.producer, blob.input
             for control in body["controls"]:
                 report = decode(ControlReport, control)
                 self._came[report.operation].append(report)
                 channel = ControlChannel(
-                    operator=body["from"], task=body["task"], replies=report.replies
+                    operator=body["from"],
+                    task=body["task"],
+                    replies=report.replies,
+                    rows=rows[sender],
+                    bytes=size[sender],
                 )
                 self._channels[report.operation].append(channel)
+
+    def _traffic(self) -> tuple[Counter[Sender], Counter[Sender]]:
+        """Return the rows and the bytes that came on each channel."""
+        rows, size = Counter[Sender](), Counter[Sender]()
+        for blob in self.data:
+            rows[blob.producer, blob.input] += blob.rows
+            size[blob.producer, blob.input] += blob.message.size
+        return rows, size
 
     @property
     def heaviest(self) -> int:

@@ -106,7 +106,7 @@ class StatefulTask:
             clock = clock_of(self.program, self.step, times)
             controls, done = None, _Done()
             if self.step.controls:
-                controls = Controls(self.program, self.step, self.task, inbox.controls)
+                controls = Controls(self.program, self.step, self.task, inbox.controls, inbox.data)
                 done.heaviest = Heaviest(controls.heaviest, sided=is_sided(self.program.can))
                 viewed = Viewed(
                     program=self.program,

@@ -187,6 +187,37 @@ class Channels(OperatorHandler):
         return one | other
 
 
+class Bytes(OperatorHandler):
+    """What came on the channels of a task, and what the task says of all of them."""
+
+    def __init__(self) -> None:
+        self.came: dict[str, list[int]] = {}
+
+    def on_next(self, task: TaskView, channel: ControlChannel) -> None:
+        self.came[f"{channel.operator} {channel.task}"] = [channel.rows, channel.bytes]
+
+    def on_complete(self, task: TaskView) -> dict[str, Any]:
+        return {str(task.task): [self.came, task.rows_in, task.bytes_in]}
+
+    def merge(self, one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+        return one | other
+
+
+class AskingBytes(Asking):
+    handler = Bytes()
+    options: dict[str, Any] = {"operators": ["counts"]}  # noqa: RUF012 - of tests
+
+
+def test_a_handler_sees_what_came_on_each_channel():
+    state = asked(AskingBytes(), harness(settings=rc.Settings(tasks=2, bins=8)))
+    replies = state["replies"]["counts"]
+    assert set(replies) == {"0", "1"}
+    for came, rows, size in replies.values():
+        assert set(came) == {"memory 0"}
+        assert [rows, size] == [sum(each) for each in zip(*came.values(), strict=True)]
+    assert sum(rows for _, rows, _ in replies.values()) == 10
+
+
 class AskingChannels(Asking):
     handler = Channels()
     options: dict[str, Any] = {"operators": ["counts"]}  # noqa: RUF012 - of tests

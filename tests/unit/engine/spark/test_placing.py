@@ -9,6 +9,7 @@ from py4j.protocol import Py4JError
 
 from rechannel.engine.reconfigure.cluster import Executor, FixedCluster
 from rechannel.engine.spark.placing import Placing
+from rechannel.engine.stages.runner import Placed
 from rechannel.model.configuration import OperatorConfiguration, Resources
 
 
@@ -95,6 +96,18 @@ def test_where_spark_cannot_tell_the_executors_are_those_known() -> None:
     made.look()
     assert made.anchor("a", FOUR) is None
     assert len(asked) == 3
+
+
+def test_who_asks_learns_where_tasks_are() -> None:
+    there = cluster(2, 1)
+    made = placing(there, Recording())
+    made.anchor("a", FOUR)
+    placed = made.placed
+    assert placed.executors == {"0": 2, "1": 1}
+    assert placed.tasks == made.places
+    there.kill("1")
+    made.look()
+    assert made.placed == Placed()
 
 
 def test_wishes_are_followed_and_then_kept() -> None:

@@ -1,0 +1,73 @@
+"""What came of a change that a controller has requested itself, by the timesteps before and after it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rechannel.control.controller import Control
+from rechannel.control.library.judging import Figures, between, figures_of, saved
+from rechannel.control.library.way_back import way_back
+from rechannel.model.codec import Json, decode, encode
+from rechannel.model.configuration import Configuration
+from rechannel.reconfigure.changes.change import Change
+from rechannel.reconfigure.record import Phase
+
+SETTLE = 2
+"""Timesteps after a change that do not count: state comes to its new place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A change that was requested and is not judged."""
+
+    touched: tuple[str, ...]
+    """Its operators."""
+    first: int
+    """The latest committed timestep when it was requested."""
+    before: Figures
+    """Timesteps without it."""
+    base: Json
+    """The Configuration without it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What came of a change."""
+
+    text: str
+    share: float | None = None
+    """Of a timestep's duration that it saves; None = it was not carried out, or cannot be judged."""
+    back: Change | None = None
+    """The change that takes it back; None = there is none."""
+
+
+def attempted(control: Control[Any], touched: tuple[str, ...], before: Figures) -> Attempt:
+    """Return a change that is requested now. touched: operators. before: timesteps without it."""
+    base = encode(control.configuration)
+    return Attempt(touched=touched, first=control.timestep, before=before, base=base)
+
+
+def verdict(control: Control[Any], attempt: Attempt, window: int) -> Verdict | None:
+    """Return what came of the change; None = it is too early to say. window: timesteps."""
+    since = [r for r in control.changes if r.open or (r.last_timestep or 0) > attempt.first]
+    own = next((r for r in since if control.requested(r)), None)
+    if own is None:
+        return Verdict(text="the change was not carried out")
+    if own.open:
+        return None
+    if own.phase is not Phase.DONE:
+        return Verdict(text=f"{own.id} is {own.phase}: {own.reason}")
+    last = own.last_timestep or 0
+    after = between(control.progress, last + SETTLE - 1, control.timestep + 1)[:window]
+    if len(after) < window:
+        return None
+    share = None if len(since) > 1 else saved(attempt.before, figures_of(after))
+    if share is None:
+        return Verdict(text=f"{own.id} is not judged: something else has changed too")
+    base = decode(Configuration, attempt.base)
+    return Verdict(
+        text=f"{own.id} saves {share:.0%} of a timestep",
+        share=share,
+        back=way_back(base, control.configuration, attempt.touched),
+    )
