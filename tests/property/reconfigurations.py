@@ -94,9 +94,36 @@ def one(rng: Random, configuration: Configuration, sources: list[str]) -> Change
         "set_bound": lambda: changes.set_bound(rng.choice(sources), 1),
         "place": lambda: changes.place(name, rng.randrange(tasks), random_executor(rng)),
         "executors": lambda: changes.executors(rng.randint(1, EXECUTORS + 1)),
+        "spread": lambda: changes.spread(
+            _met(rng, keyed, name),
+            **_bin_or_key(rng),
+            over=rng.choice((2, 2, 3, None)),
+            side=rng.choice((None, "left")),
+        ),
+        "gather": lambda: changes.gather(_spread(rng, configuration, name)),
         "assign_resources": lambda: changes.assign_resources(name, cpus=rng.choice((1, 1, 2, 3))),
     }
-    return kinds[rng.choice(list(kinds))]()  # type: ignore[no-any-return]
+    return kinds[rng.choice([*kinds, "spread", "spread"])]()  # type: ignore[no-any-return]
+
+
+def _met(rng: Random, names: list[str], name: str) -> str:
+    """Mostly an operator with two inputs, where there is one."""
+    two = [one for one in names if one.startswith(("join", "asof", "lookup"))]
+    return rng.choice(two) if two and rng.random() < 0.9 else name
+
+
+def _bin_or_key(rng: Random) -> dict[str, Any]:
+    """The first bins are there in most operators, and so are small keys."""
+    if rng.random() < 0.6:
+        return {"bin": rng.randrange(4)}
+    return {"key": rng.choice((0, 1, 2, (1, 1)))}
+
+
+def _spread(rng: Random, configuration: Configuration, name: str) -> str:
+    """Mostly an operator of which bins are spread, where there is one."""
+    operators = configuration.operators.items()
+    there = [one for one, o in operators if o.routing is not None and o.routing.spreads]
+    return rng.choice(there) if there and rng.random() < 0.9 else name
 
 
 KINDS = (
@@ -104,6 +131,7 @@ KINDS = (
     "assign_workload",
     "combine",
     "executors",
+    "gather",
     "merge",
     "move",
     "place",
@@ -113,6 +141,7 @@ KINDS = (
     "set_bound",
     "set_in_flight",
     "split",
+    "spread",
 )
 
 

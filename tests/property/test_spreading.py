@@ -12,6 +12,8 @@ import pytest
 
 from tests.property.spreading import KINDS, check
 
+FAST = {"inner", "inner windows", "left near", "semi near", "asof left", "lookup left"}
+
 NEEDED = (
     "crashed",
     "task fault",
@@ -33,7 +35,9 @@ def schedules(kind: str, count: int) -> Counter[str]:
     return sum((check(kind, seed) for seed in seeds), Counter[str]())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(k, marks=[] if k in FAST else pytest.mark.slow) for k in KINDS]
+)
 def test_a_key_in_several_tasks_has_the_rows_and_the_state_of_one(
     kind: str, thorough: bool
 ) -> None:

@@ -16,6 +16,9 @@ from rechannel.kernels.protocol.two_sides import LEFT, RIGHT, Sided
 from rechannel.kernels.shuffle.send import plain_key
 from rechannel.model.hashing import hash_columns
 
+MOST_CHARACTERS = 60
+"""Of a value of a key that messages show."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class DivisibleOperator:
@@ -50,9 +53,10 @@ class DivisibleOperator:
             try:
                 columns.append(plain_key(_column(value, field.type)))
             except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+                shown = repr(value)[:MOST_CHARACTERS]
                 msg = (
-                    f"operator {self.operator!r}: {value!r} is no value of key column {field.name!r}"
-                    f" ({field.type}): {error}"
+                    f"operator {self.operator!r}: {shown} is no value of key column {field.name!r}"
+                    f" ({field.type}): {str(error)[:200]}"
                 )
                 raise RefusedError(msg) from error
         return int(hash_columns(columns)[0])

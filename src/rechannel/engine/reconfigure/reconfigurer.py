@@ -160,9 +160,7 @@ class Reconfigurer:
                 hot=self._measured.hot(configuration) if measured else {},
                 combinable=self._abilities.combinable,
                 divisible=self._abilities.divisible,
-                rows_of_sides=rows_of_sides(self._measured.sent(), self._abilities.sides)
-                if measured
-                else {},
+                rows_of_sides=self._rows_of_sides() if measured else {},
                 sources=self._abilities.sources,
                 limits=self._limits,
                 places=self._preparer.places() if measured else {},
@@ -185,6 +183,11 @@ class Reconfigurer:
         now = self.view(position, measured=False)
         facts = replace(now.facts, loads={name: tuple(each) for name, each in rows.items()})
         return partial(refusal, self.coordination, now=replace(now, facts=facts))
+
+    def _rows_of_sides(self) -> dict[str, tuple[float, float]]:
+        """Rows of both sides of operators with two inputs, in the latest timestep."""
+        sides = self._abilities.sides
+        return rows_of_sides(self._measured.sent(), sides) if sides else {}
 
     def _judge(
         self, request: Request, position: StreamPosition, judged: Judge | None

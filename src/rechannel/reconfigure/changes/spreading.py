@@ -19,6 +19,7 @@ from rechannel.reconfigure.balance import load_of_tasks
 from rechannel.reconfigure.changes.change import Change, Cli
 from rechannel.reconfigure.changes.operators import (
     MOST_BINS,
+    MOST_TASKS,
     Operator,
     check_bins,
     routed,
@@ -44,11 +45,14 @@ class Side(StrEnum):
         return tuple(Side).index(self)
 
 
-Part: TypeAlias = str | int | float | bool | None
+MOST_COLUMNS, MOST_CHARACTERS = 64, 10_000
+"""Of a key that is requested. A longer key is given by its hash."""
+
+Part: TypeAlias = Annotated[str, Meta(max_length=MOST_CHARACTERS)] | int | float | bool | None
 """A value of a key column; times, dates and decimals as text."""
 
 Key: TypeAlias = Annotated[
-    tuple[Part, ...] | None,
+    Annotated[tuple[Part, ...], Meta(min_length=1, max_length=MOST_COLUMNS)] | None,
     Meta(description="The key: a value per column, as JSON or as text."),
     Cli(
         flag="--key",
@@ -84,7 +88,9 @@ class Spread(Change):
     bin: Bin = None
     hash: Hash = None
     over: Annotated[
-        Annotated[int, Meta(ge=2)] | tuple[NonNegativeInt, ...] | None,
+        Annotated[int, Meta(ge=2)]
+        | Annotated[tuple[NonNegativeInt, ...], Meta(max_length=MOST_TASKS)]
+        | None,
         Meta(description="How many tasks share it, or which; none = all tasks."),
         Cli(
             metavar="TASKS",

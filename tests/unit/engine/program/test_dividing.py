@@ -167,6 +167,7 @@ def test_a_key_has_the_hash_of_its_rows():
         (["x", "y"], "'y' is no value of key column 'b'"),
         (["x", 1.5], "1.5 is no value of key column 'b'"),
         (["x", 1 << 80], "no value of key column 'b'"),
+        (["x", "y" * 99], r"'y{59} is no value of key column 'b'"),
         ([1, 1], "1 is no value of key column 'a'"),
     ],
 )

@@ -203,11 +203,20 @@ def test_one_task_cannot_share():
 
 
 @pytest.mark.parametrize(
-    "fields", [{"over": 1}, {"over": [-1, 0]}, {"side": "middle"}, {"hash": -1}]
+    "fields",
+    [
+        {"over": 1},
+        {"over": [-1, 0]},
+        {"side": "middle"},
+        {"hash": -1},
+        {"key": ()},
+        {"key": ("x" * 10_001,)},
+        {"key": (1,) * 65},
+    ],
 )
 def test_fields_are_checked(fields):
     with pytest.raises(RefusedError, match="spread: "):
-        changes.spread("pairs", bin=0, **fields)
+        changes.spread("pairs", **fields)
 
 
 @pytest.mark.parametrize(
