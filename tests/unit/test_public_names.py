@@ -54,7 +54,7 @@ GROUPS = {
         " rewrite set_bound set_in_flight set_interval split spread watermark"
     ),
     "control": (
-        "Control ControlChannel Controller HeavyKey Installation Operation OperatorHandler Outcome"
+        "Control ControlChannel Controller HeavyKey ImportPath Installation Operation OperatorHandler Outcome"
         " TaskReply TaskView Trigger by_hand every install library on operation when"
     ),
     "control.library": "Balance BatchInterval Guard ModelUpdate Monitor Placement SkewJoin",

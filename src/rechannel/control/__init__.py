@@ -9,6 +9,7 @@ from rechannel.control.controller import (
     TaskReply,
     install,
 )
+from rechannel.control.loading import ImportPath
 from rechannel.control.operation import Operation, operation
 from rechannel.control.triggers import Trigger, by_hand, every, on, when
 from rechannel.kernels.protocol.control import (
@@ -23,6 +24,7 @@ __all__ = [
     "ControlChannel",
     "Controller",
     "HeavyKey",
+    "ImportPath",
     "Installation",
     "Operation",
     "OperatorHandler",

@@ -7,10 +7,12 @@ much time as a callback.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Annotated, Any, TypeAlias, get_args
+from itertools import chain, product
+from types import UnionType
+from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
 
 from msgspec import Meta
 
@@ -115,13 +117,23 @@ def checked(kind: type[Controller], parameters: Mapping[str, Any], find: Find) -
     values = converted(kind, path, parameters)
     _, hints = signature_of(kind, path)
     for name, value in values.items():
-        if _is_path(hints.get(name)) and value is not None:
-            failed = f"cannot be imported, for parameter {name!r} of {path}"
-            call_within(IMPORT_SECONDS, partial(find, value), value, failed)
+        failed = f"cannot be imported, for parameter {name!r} of {path}"
+        for each in _paths_in(hints.get(name), value):
+            call_within(IMPORT_SECONDS, partial(find, each), each, failed)
     return values
 
 
-def _is_path(hint: Any) -> bool:
-    """Whether a parameter is an `ImportPath`, or may be one."""
-    args = get_args(hint)
-    return _IMPORTED in args or any(map(_is_path, args))
+def _paths_in(hint: Any, value: Any) -> Iterator[str]:
+    """Yield the values that are annotated as `ImportPath`: a parameter, or what it holds as a list or by name."""
+    kinds = get_args(hint)
+    if _IMPORTED in kinds:
+        yield from [value] if isinstance(value, str) else []
+    elif get_origin(hint) in {Union, UnionType, Annotated}:
+        for kind in kinds:
+            yield from _paths_in(kind, value)
+    elif isinstance(value, Mapping):
+        for each in value.items():
+            yield from chain.from_iterable(map(_paths_in, kinds, each))
+    elif isinstance(value, list | tuple | set | frozenset):
+        for one, kind in product(value, kinds):
+            yield from _paths_in(kind, one)

@@ -159,6 +159,10 @@ def test_logic_is_named_by_its_import_path(rechannel, url):
     reaction = rechannel("plan", url, "assign-logic", "users", "no.such:thing")
     assert (reaction.code, "no.such:thing" in reaction.err) == (2, True)
     assert "function" in rechannel("plan", url, "assign-logic", "users", "1+1").err
+    factory = ("plan", url, "assign-logic", "users", "no.such:thing", "--parameters")
+    assert "'no.such:thing' may not be loaded" in rechannel(*factory, '{"limit": 5}').err
+    assert "is not JSON" in rechannel(*factory, "{limit: 5}").err
+    assert "parameters: expected" in rechannel(*factory, "5").err
 
 
 @pytest.mark.parametrize(

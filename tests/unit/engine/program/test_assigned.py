@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 import rechannel as rc
+from rechannel.dataflow.identity import factories
 from rechannel.engine.program.versions import NOTE
 from rechannel.errors import OldProgramError, OtherDataflowError, RefusedError
 from rechannel.state.stores.memory import MemoryStore
@@ -44,6 +46,17 @@ def weighted(weights: list[float]) -> Callable[[pa.RecordBatch], pa.RecordBatch]
 
 def nothing(by: int) -> int:
     return by
+
+
+ENDED = threading.Event()
+
+
+def endless(by: int) -> Callable[..., Any]:
+    try:
+        while True:
+            by += 1
+    finally:
+        ENDED.set()
 
 
 def failing(by: int) -> Callable[..., Any]:
@@ -259,6 +272,15 @@ def test_parameters_are_tried_before_anything_happens(path, parameters, why):
         process.reconfigure(rc.changes.assign_logic("moved", f"{HERE}:{path}", parameters))
     assert process.changes.coordination.records == ()
     assert not process.switch.busy
+
+
+def test_a_factory_that_does_not_end_is_refused(monkeypatch):
+    monkeypatch.setattr(factories, "FACTORY_SECONDS", 0.2)
+    _, harness = bench(MemoryStore())
+    process = harness.start()
+    with pytest.raises(RefusedError, match=r"made no function.*it took longer than 0\.2 s"):
+        process.reconfigure(assign(1, f"{HERE}:endless"))
+    assert ENDED.wait(10)  # it was interrupted
 
 
 def test_arrays_are_parameters_and_large_ones_are_refused():
