@@ -192,7 +192,7 @@ BENCHMARK = Benchmark(
             "compute": {"us_per_pair": 0, "rows": 10_000, "quotes_per_second": 500},
         },
         "shares": [50, 80],
-        "loads": [70],
+        "loads": [70, 90],
         "products": 50,
         "seconds": 10,
         "warmup": 15,
@@ -208,7 +208,7 @@ BENCHMARK = Benchmark(
         "driver_memory": "2g",
         "timeout_seconds": 3_600,
     },
-    quick={"shares": [80], "turns": 1, "turn_seconds": 5, "warmup": 10},
+    quick={"shares": [80], "loads": [70], "turns": 1, "turn_seconds": 5, "warmup": 10},
     run=run,
     goals={},
 )
