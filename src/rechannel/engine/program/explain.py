@@ -74,7 +74,10 @@ def _size(stage: Stage, settings: OperatorConfiguration | None) -> str:
     if settings is None or stage.frame is not None:
         return " (one task per split)"
     tasks = f"{settings.tasks} {_plural('task', settings.tasks)}"
-    return f" ({tasks}, {settings.routing.bins} bins)" if settings.routing else f" ({tasks})"
+    if settings.routing is None:
+        return f" ({tasks})"
+    spreads = [f"one over {len(spread.tasks)} tasks" for spread in settings.routing.spreads]
+    return f" ({', '.join([tasks, f'{settings.routing.bins} bins', *spreads])})"
 
 
 def _state(stage: Stage, can: Capabilities) -> Iterator[tuple[str, str]]:

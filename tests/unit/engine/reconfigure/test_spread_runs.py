@@ -76,6 +76,8 @@ def test_a_plan_names_the_tasks_and_moves_no_state(running):
     assert (edge.bins, edge.source != edge.target) == (1, True)
     assert "svg" in plan.svg()
     job.reconfigure(plan).wait(60)
+    assert "Stage pairs: " in job.explain()
+    assert "(4 tasks, 6 bins, one over 2 tasks)" in job.explain()
     (spread,) = job.configuration.operators["pairs"].routing.spreads
     assert spread.tasks == (edge.source, edge.target)
     # The left side had twelve rows to one.
