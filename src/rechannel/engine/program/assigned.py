@@ -6,6 +6,7 @@ parameters, beside the digest of the logic that the text had then:
     the node's text is as it was then    the logic is made again
     it is another one                    the text counts
     start(revert=True)                   the text counts
+    it was read by another Python        the logic is made again: digests cannot be compared
 
 The journal never names code that the program does not know. The factory has to stand in a module that the program is
 written in, or in one that its owner allows (`rc.Job(allow=...)`).
@@ -22,14 +23,14 @@ from rechannel.dataflow.evolution.evolution import with_logic
 from rechannel.dataflow.graph.nodes import Dataflow
 from rechannel.dataflow.identity.factories import Factory, Find
 from rechannel.dataflow.identity.logic import logic_identity
-from rechannel.dataflow.identity.provided import Provided
+from rechannel.dataflow.identity.provided import PYTHON, Provided
 from rechannel.errors import OtherDataflowError, RechannelError
 from rechannel.model.codec import Json
 
 _LOG = logging.getLogger("rechannel")
 
 ASSIGNED = "assigned"
-"""Member of a version's record: by node, `function` (path of the factory), `parameters`, `in_place_of` (digest)."""
+"""Member of a version's record, by node: `function` (the factory), `parameters`, `in_place_of` (a digest), `python`."""
 
 
 def assigned_after(
@@ -51,6 +52,7 @@ def assigned_after(
                 "function": factory.path,
                 "parameters": dict(factory.parameters),
                 "in_place_of": before,
+                "python": PYTHON,
             }
     return {ASSIGNED: kept} if kept else {}
 
@@ -66,9 +68,10 @@ def assigned_again(
     kept: dict[str, Json] = {}
     for name, one in (record.get(ASSIGNED) or {}).items():
         node = dataflow.by_name.get(name)
-        if node is None or logic_identity(node).digest != one["in_place_of"]:
+        digest = None if node is None else logic_identity(node).digest
+        if digest is None or (digest != one["in_place_of"] and one["python"] == PYTHON):
             _LOG.warning(
-                "%r runs the function of the program's text, which is another one than when it was given that of %r",
+                "%r has another function in the program's text since %r has made one",
                 name,
                 one["function"],
             )
@@ -83,7 +86,7 @@ def assigned_again(
             )
             raise OtherDataflowError(msg) from error
         dataflow = with_logic(dataflow, name, function)
-        kept[name] = one
+        kept[name] = {**one, "in_place_of": digest, "python": PYTHON}
     return dataflow, ({ASSIGNED: kept} if kept else {})
 
 

@@ -14,6 +14,7 @@ import pytest
 
 import rechannel as rc
 from rechannel.dataflow.identity import factories
+from rechannel.engine.program import assigned
 from rechannel.engine.program.versions import NOTE
 from rechannel.errors import OldProgramError, OtherDataflowError, RefusedError
 from rechannel.state.stores.memory import MemoryStore
@@ -173,6 +174,26 @@ def test_the_text_counts_after_a_change_to_a_function_of_the_program():
     rows, harness = restarted(store, 2, minus_one)
     push(rows, harness.start())
     assert total(harness) == 15 + 9 + 9
+
+
+def test_under_another_python_it_is_made_again_once_and_compared_from_then_on(monkeypatch):
+    store = MemoryStore()
+    rows, harness = bench(store)
+    process = harness.start()
+    change(process, assign(5))
+    push(rows, process)
+    process.stop()
+    monkeypatch.setattr(assigned, "PYTHON", "4.0")
+    rows, harness = restarted(store, 1, minus_one)  # as if this were the digest under the other one
+    process = harness.start()
+    push(rows, process)
+    process.stop()
+    assert total(harness) == 15 + 15
+    note = process.journal.state.notes[NOTE]["2"]["assigned"]["moved"]
+    assert note["python"] == "4.0"
+    rows, harness = restarted(store, 2, plus(3))
+    push(rows, harness.start())
+    assert total(harness) == 15 + 15 + 13
 
 
 def test_another_change_is_not_undone_beside_it():
