@@ -103,7 +103,9 @@ def cut_of(routing: Routing, rows: Sequence[float], heaviest: Heaviest, leave: f
     load = load_of_tasks(routing, weights)
     shared = [n for n in range(routing.bins) if routing.spread_at(n)] if routing.spreads else []
     weights[shared] = 0.0  # no cut spreads them further
-    mine = np.array(routing.bins_of(int(load.argmax())))
+    mine = np.array(routing.bins_of(int(load.argmax())), dtype=np.int64)
+    if not len(mine):  # it owns no bin, and is busy with those that it shares
+        return Cut(bin=routing.bin_of(heaviest.hash), into=1, one_key=False)
     bin_ = int(mine[weights[mine].argmax()])
     lo, hi = routing.span(bin_)
     share = heaviest.key_rows / heaviest.rows if lo <= heaviest.hash < hi else 0.0

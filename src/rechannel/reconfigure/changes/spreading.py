@@ -243,7 +243,7 @@ def hash_meant(change: Spread | Gather, facts: StreamFacts) -> int | None:
         msg = f"{change.kind}({name!r}): give one of {', '.join(f'{part}=' for part in given)}"
         raise RefusedError(msg)
     if change.hash is not None and change.hash >= SPACE:
-        msg = f"{change.kind}({name!r}): a hash is less than 2^64, not {change.hash}"
+        msg = f"{change.kind}({name!r}): a hash is less than 2^64"
         raise RefusedError(msg)
     if change.key is None:
         return change.hash

@@ -1,11 +1,13 @@
 """How uneven an operator is, and what helps."""
 
+import numpy as np
 import pytest
 
 from rechannel.control.library.heaviest import Heaviest
 from rechannel.control.library.skew import cut_of, is_uneven, remedy, said_of_one_key, skew_of
 from rechannel.model.routing import Routing
 from rechannel.model.spread import SpreadBin
+from rechannel.reconfigure.balance import load_of_tasks
 
 ROUTING = Routing.even(bins=4, tasks=2)
 
@@ -78,6 +80,20 @@ def test_a_bin_that_is_spread_is_not_cut():
     cut = cut_of(shared, rows, key(3, bin_=1), 0.1)
     assert (cut.bin, cut.into > 1) == (1, True)
     assert cut_of(ROUTING, rows, key(3, bin_=1), 0.1).bin == 0
+
+
+def test_a_task_that_only_shares_bins_has_none_to_cut():
+    """Task 1 shares two bins, and each of their owners one of them."""
+    owned = Routing(starts=ROUTING.starts[:4], owners=(0, 2, 0, 0), tasks=3)
+    spreads = [
+        SpreadBin(lo=owned.span(bin_)[0], hi=owned.span(bin_)[1], tasks=(owner, 1), side=0)
+        for bin_, owner in ((0, 0), (1, 2))
+    ]
+    shared = owned.with_spreads(spreads)
+    rows = [80, 80, 0, 0]
+    assert load_of_tasks(shared, np.array(rows, dtype=float)).tolist() == [40, 80, 40]
+    cut = cut_of(shared, rows, key(80, bin_=1), 0.1)
+    assert (cut.bin, cut.into, cut.one_key) == (1, 1, False)
 
 
 def test_the_log_says_whether_a_hot_key_can_be_spread():
