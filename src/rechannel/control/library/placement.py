@@ -77,10 +77,11 @@ class Placement(Controller):
         before = figures_of(control.progress[-self.window :])
         if known.samples < self.samples or before is None or before.timesteps < self.window:
             return
+        least, rate = self.least * before.latency_ms, self.bytes_per_ms
         for assumed in range(known.assumed, len(EXPLANATIONS)):
-            slow, rate = EXPLANATIONS[assumed], self.bytes_per_ms
-            found = decided(known, control.executors, slow_executors=slow, bytes_per_ms=rate)
-            if found is None or found.gain_ms < self.least * before.latency_ms:
+            slow, there = EXPLANATIONS[assumed], control.executors
+            found = decided(known, there, slow_executors=slow, bytes_per_ms=rate, least_ms=least)
+            if found is None:
                 continue
             gain = f"{found.gain_ms:.3g} of {before.latency_ms:.3g} ms"
             moves = [

@@ -31,6 +31,8 @@ MOST_TASKS = 64
 """Tasks above which nothing is decided: the time for the search grows with their square."""
 MOST_STEPS = 32
 """Steps of the search."""
+MOST_LOOKS = 20_000
+"""Placements that it looks at, after its first step: the driver's process has other work."""
 LEAST_MS = 1e-6
 """A smaller difference counts as zero."""
 
@@ -127,14 +129,21 @@ class Problem:
 
     def best(self) -> IntArray:
         """Return the placement at the end of the search."""
-        at, cost = self.at, self.cost(self.at)
+        at, cost, looks = self.at, self.cost(self.at), 0
         for _ in range(MOST_STEPS):
+            looks += len(at) * (len(self.slowness) + len(at) // 2)
             found = min(self.neighbours(at), key=self.cost, default=at)
             new = self.cost(found)
             if not _less(new, cost):
                 break
             at, cost = found, new
+            if looks > MOST_LOOKS:
+                break
         return at
+
+    def least(self) -> float:
+        """Return a lower bound of what a timestep can cost: work is spread without remainder, and nothing travels."""
+        return float(np.bincount(self.operator, self.work).sum() / (1 / self.slowness).sum())
 
 
 def _less(one: tuple[float, float], other: tuple[float, float]) -> bool:
@@ -204,11 +213,22 @@ def _at(places: Places, operator: str, task: int) -> str:
 
 
 def decided(
-    known: Placing, executors: Mapping[str, int], *, slow_executors: bool, bytes_per_ms: float
+    known: Placing,
+    executors: Mapping[str, int],
+    *,
+    slow_executors: bool,
+    bytes_per_ms: float,
+    least_ms: float = LEAST_MS,
 ) -> Decision | None:
-    """Return where tasks should run; None if nothing is better, or there are too many of them. See `problem_of`."""
+    """Return where tasks should run; None if that saves less than `least_ms`, or there are too many tasks.
+
+    The others: see `problem_of`.
+    """
     problem = problem_of(known, executors, slow_executors=slow_executors, bytes_per_ms=bytes_per_ms)
     if problem is None or len(problem.tasks) > MOST_TASKS:
+        return None
+    now_ms, _ = problem.cost(problem.at)
+    if now_ms - problem.least() < least_ms:
         return None
     best, ids = problem.best(), list(executors)
     changed = {problem.tasks[n][0] for n in np.flatnonzero(best != problem.at)}
@@ -219,6 +239,5 @@ def decided(
     }
     if not 0 < sum(map(len, places.values())) <= MOST_CHANGES:
         return None
-    return Decision(
-        places=places, now_ms=problem.cost(problem.at)[0], then_ms=problem.cost(best)[0]
-    )
+    found = Decision(places=places, now_ms=now_ms, then_ms=problem.cost(best)[0])
+    return found if found.gain_ms >= least_ms else None

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rechannel.control.library.placing import (
+    MOST_LOOKS,
     MOST_TASKS,
     Decision,
     Placing,
@@ -15,6 +16,7 @@ from rechannel.control.library.placing import (
     decided,
 )
 from rechannel.control.library.traffic import TaskLoad, Traffic, together
+from rechannel.model.buffers import IntArray
 from rechannel.model.codec import decode, encode
 
 MB = 1_000_000
@@ -56,6 +58,7 @@ def test_the_search_ends_where_no_single_step_saves_anything(problem: Problem):
     found = problem.best()
     cost = problem.cost(found)[0]
     assert least_cost(problem) - 1e-6 <= cost <= problem.cost(problem.at)[0]
+    assert problem.least() <= least_cost(problem) + 1e-6
     assert all(problem.cost(other)[0] >= cost - 1e-5 for other in problem.neighbours(found))
 
 
@@ -89,11 +92,14 @@ def decision(
     executors: dict[str, int] | None = None,
     *,
     slow: bool = False,
+    least_ms: float = 0.001,
 ) -> Decision | None:
     """places: executors of the tasks of each operator, one letter each."""
     at = {name: tuple(letters) for name, letters in places.items()}
     known = Placing(samples=1, traffic=traffic, places=at)
-    return decided(known, executors or TWO, slow_executors=slow, bytes_per_ms=MB / 10)
+    return decided(
+        known, executors or TWO, slow_executors=slow, bytes_per_ms=MB / 10, least_ms=least_ms
+    )
 
 
 def letters(found: Decision | None, operator: str) -> str:
@@ -163,6 +169,37 @@ def test_nothing_is_decided_without_placed_tasks_or_with_too_many():
 @pytest.mark.parametrize("slow", [False, True])
 def test_an_even_placement_stays(slow: bool):
     assert decision({"op": loads(10, 10, 10, 10)}, {"op": "abab"}, slow=slow) is None
+
+
+def test_the_search_is_bounded(monkeypatch: pytest.MonkeyPatch):
+    looks = 0
+    cost = Problem.cost
+
+    def counting(self: Problem, at: IntArray) -> tuple[float, float]:
+        nonlocal looks
+        looks += 1
+        return cost(self, at)
+
+    monkeypatch.setattr(Problem, "cost", counting)
+    tasks = 50
+    executors = {str(number): 1 for number in range(100)}
+    known = Placing(
+        samples=1,
+        traffic={"op": loads(*range(1, tasks + 1))},
+        places={"op": ("0",) * tasks},
+    )
+    found = decided(known, executors, slow_executors=False, bytes_per_ms=MB)
+    assert found is not None
+    assert found.then_ms < found.now_ms
+    assert looks < MOST_LOOKS + tasks * (len(executors) + tasks)
+
+
+def test_a_gain_below_the_least_is_not_looked_for():
+    traffic = {"op": loads(10, 10, 10, 11)}
+    assert decision(traffic, {"op": "abab"}, least_ms=0.1) is None
+    found = decision({"op": loads(10, 10, 10, 10)}, {"op": "aaab"}, least_ms=10)
+    assert found is not None
+    assert decision({"op": loads(10, 10, 10, 10)}, {"op": "aaab"}, least_ms=11) is None
 
 
 def test_samples_are_summed_and_begin_anew_when_tasks_move():
