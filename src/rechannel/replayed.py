@@ -1,4 +1,7 @@
-"""What a replay found: the types of `job.replay(...)`, which `rc.monitoring` exports."""
+"""What a replay found: the types of `job.replay(...)`, which `rc.monitoring` exports.
+
+Rows have the Python values that Arrow gives them, also in `to_dict()`: a timestamp is a `datetime`.
+"""
 
 from __future__ import annotations
 
