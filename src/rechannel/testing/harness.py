@@ -259,7 +259,9 @@ class Harness:
         return runner, runner.rows_of
 
     def _places(self) -> Placed:
-        """Where tasks would run on the executors of the cluster."""
+        """Where tasks would run on the executors of the cluster; nowhere yet while the first driver starts."""
+        if self._process is None:
+            return Placed()
         alive = self.cluster.executors()
         operators = self.process.parts.driver.position.configuration.operators
         stateful = {n: o for n, o in operators.items() if o.routing is not None}
