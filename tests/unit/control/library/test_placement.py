@@ -87,8 +87,8 @@ def tasks_take_as_long(monkeypatch):
 
 def busiest(configuration: Configuration) -> float:
     """What a timestep takes: 5 ms, and the tasks of the busiest executor one after the other."""
-    at = configuration.operators["counts"].placement.values()
-    return 5 + BUSY_MS * max((list(at).count(executor) for executor in "ab"), default=TASKS / 2)
+    at = list(configuration.operators["counts"].placement.values())
+    return 5 + BUSY_MS * max((at.count(executor) for executor in at), default=TASKS / 2)
 
 
 def test_tasks_are_spread_and_stay_where_they_are_faster():
@@ -120,6 +120,28 @@ def test_it_goes_on_after_a_restart():
     stream.run(40)
     assert sorted(stream.places) == ["a", "a", "b", "b"]
     assert len(stream.causes) == 2
+
+
+def test_new_executors_are_used():
+    stream = Stream(busiest)
+    stream.put("aabb")
+    stream.cluster.alive += [Executor(id=e, host=e, cores=1) for e in "cd"]
+    stream.run(40)
+    assert sorted(stream.places) == ["a", "b", "c", "d"]
+    assert "r2 saves 40% of a timestep" in stream.log
+
+
+def test_a_placement_that_is_refused_is_not_waited_for():
+    stream = Stream(busiest)
+    stream.put("aaaa")
+    while stream.seat.state["samples"] < 1:
+        stream.run(1)
+    stream.cluster.refuses_place = lambda executor: f"no room on {executor}"  # type: ignore[method-assign]
+    stream.run(30)
+    assert "no room on" in stream.log
+    assert "the change was not carried out" in stream.log
+    assert stream.places == "aaaa"
+    assert stream.seat.state["quiet"] > 500
 
 
 def test_it_is_not_judged_when_something_else_has_changed():
