@@ -453,7 +453,7 @@ def unnumbered(table: pa.Table) -> pa.Table:
     """Rows of a join without their numbers: rows of one key have others if several tasks receive them."""
     plain = table.drop_columns([ROW.name])
     order = sorted(range(plain.num_rows), key=list(map(repr, rows_of(plain))).__getitem__)
-    return plain.take(order)
+    return plain.take(pa.array(order, pa.int64()))
 
 
 def check_states(
