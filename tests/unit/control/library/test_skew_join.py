@@ -34,12 +34,14 @@ def sides(left: list[list[int]], right: list[list[int]]) -> list[Any]:
     return out
 
 
-def joined(left: list[list[int]], right: list[list[int]], how: str = "inner") -> Harness:
+def joined(
+    left: list[list[int]], right: list[list[int]], how: str = "inner", tasks: int = TASKS
+) -> Harness:
     """Rows meet those of the other side that are at most two timesteps away."""
     one, other = sides(left, right)
     within = rc.between("-2 seconds", "2 seconds")
     pairs = one.join(other, "k", how=how, within=within, name="pairs")  # type: ignore[arg-type]
-    return Harness(pairs.write.memory("out"), settings=rc.Settings(tasks=TASKS, bins=BINS))
+    return Harness(pairs.write.memory("out"), settings=rc.Settings(tasks=tasks, bins=BINS))
 
 
 def start(stream: Harness, **options: Any) -> Process:
@@ -103,6 +105,20 @@ def test_a_key_that_stays_hot_stays_spread():
     (record,) = records(process)
     assert record.change.kind == "spread"
     assert pairs(stream) == brute_force(left, [EVEN] * len(left))
+
+
+@pytest.mark.slow
+def test_a_key_that_gets_much_hotter_is_spread_wider():
+    warm = [HOT] * 10 + EVEN
+    left = [warm] * (2 * LOUD) + [SKEWED] * LOUD
+    right = [EVEN] * len(left)
+    stream = joined(left, right, tasks=8)
+    process = start(stream)
+    assert [record.change.kind for record in records(process)] == ["spread", "spread"]
+    assert [record.change.over for record in records(process)] == [3, 8]
+    (shared,) = process.position.configuration.operators["pairs"].routing.spreads
+    assert sorted(shared.tasks) == list(range(8))
+    assert pairs(stream) == brute_force(left, right)
 
 
 @pytest.mark.parametrize(
