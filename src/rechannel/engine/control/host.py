@@ -29,6 +29,7 @@ from rechannel.control.suspension import suspended_by
 from rechannel.control.triggers import Moment, On
 from rechannel.engine.control.callback_thread import CallbackThread
 from rechannel.engine.control.callbacks import Callback, Hosted, Returned, is_quiet
+from rechannel.engine.control.executor_watch import ExecutorWatch
 from rechannel.engine.control.happenings import Executors, Happenings
 from rechannel.engine.control.messages import Messages
 from rechannel.engine.control.requests import ControllerRequests, Offer, Runs
@@ -51,9 +52,6 @@ MOST_CONTROLLERS = 100
 
 
 EXECUTOR_LOST = On(event="executor_lost")
-
-LOOK_MS = 1_000
-"""Milliseconds between two looks at the executors of an idle stream."""
 
 
 class ControlHost:
@@ -97,8 +95,7 @@ class ControlHost:
         """When controllers last began, of those of whose callback nothing was journalled; by serial."""
         self._requests = ControllerRequests(changes, clock, offer)
         self._happenings = Happenings(executors)
-        self._alive: Future[frozenset[str]] | None = None
-        self._latest, self._look_ms = 0, 0.0
+        self._watch = ExecutorWatch(self._happenings, clock, wake)
         self._bins: tuple[tuple[int | None, int], tuple[PerBin, PerBin]] | None = None
 
     # What other threads may call -----------------------------------------------------------------
@@ -344,23 +341,10 @@ class ControlHost:
 
     def _look_at_executors(self, position: StreamPosition) -> None:
         """Ask the cluster for its executors, if a controller waits for the loss of one."""
-        waits = [
-            hosted
-            for name in self.board.seats
-            if (hosted := self._residents.get(name)) is not None and hosted.trigger == EXECUTOR_LOST
-        ]
-        if not waits:
-            return
-        if self._alive is not None and self._alive.done():
-            if self._alive.exception() is None:
-                self._happenings.looked(self._alive.result(), position.configuration.executors)
-            self._alive = None
-            return
-        now = self._clock()
-        if self._alive is None and (self._latest != position.timestep or now >= self._look_ms):
-            self._latest, self._look_ms = position.timestep, now + LOOK_MS
-            self._alive = self._thread.pool().submit(self._happenings.look)
-            self._alive.add_done_callback(lambda _: self._wake())
+        hosted = map(self._residents.get, self.board.seats)
+        if any(each is not None and each.trigger == EXECUTOR_LOST for each in hosted):
+            wanted = position.configuration.executors
+            self._watch.turn(position.timestep, wanted, self._thread.pool)
 
     def _dropped(self, seat: Seat, sent: SentOperation, reason: str) -> Dropped:
         return Dropped(

@@ -7,8 +7,8 @@ import pytest
 import rechannel as rc
 from rechannel.control.board import Board
 from rechannel.control.events import Installed
+from rechannel.engine.control.executor_watch import LOOK_MS
 from rechannel.engine.control.happenings import Happenings
-from rechannel.engine.control.host import LOOK_MS
 from rechannel.engine.reconfigure.cluster import FixedCluster
 from rechannel.testing import Harness, ManualClock, script
 from rechannel.testing.process import Process
