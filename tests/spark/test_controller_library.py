@@ -13,6 +13,8 @@ import rechannel as rc
 from rechannel.control.library.skew import skew_of
 from rechannel.model.hashing import hash_columns
 from rechannel.model.routing import Routing
+from rechannel.telemetry.events import Note
+from rechannel.telemetry.reading import read_events
 from tests.spark.controlled import Slowly, job_of
 from tests.spark.programs import (
     BRIEF,
@@ -28,12 +30,18 @@ from tests.support.asking import client_of
 BINS = 16
 
 
-def test_monitor_shows_loads_to_prometheus(spark, state, out, briefly_undisturbed):
+def test_monitor_shows_loads_to_prometheus_and_in_telemetry(spark, state, out, briefly_undisturbed):
     monitor = rc.control.library.Monitor(operators=["followed"], timesteps=1, keys=3)
     job = job_of(spark, out, state, [monitor], flow={"rows": BRIEF})
     job.process_all_available(PATIENCE)
     known = job.controllers["monitor"]
-    until(lambda: known.state["operations"], "an operation is over")
+    journal = job._parts.journal
+
+    def idle() -> bool:
+        sent = journal.state.board.seats["monitor"].operation
+        return bool(known.state["operations"]) and sent is not None and sent.timestep is None
+
+    until(idle, "the last operation waits for rows that do not come")
     with job.serve(port=0) as server, client_of(server, PATIENCE) as client:
         page = client.get("/metrics").text
     shown = {
@@ -43,6 +51,7 @@ def test_monitor_shows_loads_to_prometheus(spark, state, out, briefly_undisturbe
         if sample.name == "rechannel_controller_value"
     }
     figures, metrics = known.state["operators"]["followed"], known.status.metrics
+    operations = known.state["operations"]
     job.stop(PATIENCE)
     assert (states(job), outputs(out)) == briefly_undisturbed
     latest = figures["latest"]
@@ -55,6 +64,13 @@ def test_monitor_shows_loads_to_prometheus(spark, state, out, briefly_undisturbe
         "slowest_task_p99_ms": {"followed": figures["p99_ms"]},
     }
     assert shown == {name: values["followed"] for name, values in metrics.items()}
+    notes = [
+        event.data
+        for event in read_events(state / "telemetry")
+        if isinstance(event, Note) and event.topic == "controller"
+    ]
+    assert len(notes) == operations
+    assert notes[-1] == {"controller": "monitor", "metrics": metrics}
 
 
 def of_first_task() -> list[int]:

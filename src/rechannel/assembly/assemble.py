@@ -347,6 +347,7 @@ class _Assembly:
             offer=offer,
             executors=lambda: [each.id for each in opened.cluster.executors()],
             placed=opened.runner.placed,
+            tell=opened.hub.shown,
             find=self.start.find,
             executor=seams.executor,
         )

@@ -53,6 +53,12 @@ class Installed(ControlEvent):
     state: Json = None
     """Its first state."""
 
+    @property
+    def settings(self) -> tuple[Any, ...]:
+        """What a driver that starts with another program may have changed."""
+        limits = self.priority, self.dry_run, self.seconds, self.failures
+        return (self.path, self.parameters, *limits)
+
 
 @KINDS.register
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,8 @@ TIMESTEP, SOURCES = "timestep", "sources"
 """Topics of troubles: a timestep that is retried, and a look at the sources that is repeated."""
 STORE = "store"
 """Topic of the journal's troubles with its store."""
+CONTROLLER = "controller"
+"""Topic of the figures that controllers show."""
 
 
 class Hub:
@@ -155,6 +157,24 @@ class Hub:
         """What failed before has succeeded."""
         for topic in (SOURCES, TIMESTEP):
             self.troubles(topic, None)
+
+    def shown(
+        self,
+        controller: str,
+        timestep: int | None,
+        metrics: Mapping[str, Mapping[str, float | None]],
+    ) -> None:
+        """A controller shows figures, by name and operator; None takes one away. timestep: the latest committed one."""
+        data = {"controller": controller, "metrics": {n: dict(of) for n, of in metrics.items()}}
+        self._see(
+            Note(
+                at_ms=int(self._clock()),
+                topic=CONTROLLER,
+                text=f"controller {controller} shows {', '.join(sorted(metrics))}",
+                timestep=timestep,
+                data=data,
+            )
+        )
 
     def close(self, error: BaseException | None = None) -> None:
         """Record the end of the job, and write what is waiting."""

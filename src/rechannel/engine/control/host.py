@@ -70,6 +70,7 @@ class ControlHost:
         find: Find | None = None,
         executors: Executors = tuple,
         placed: Callable[[], Placed] = Placed,
+        tell: Callable[..., None] = lambda *_: None,
         executor: Executor | None = None,
     ) -> None:
         """Take the parts; nothing runs yet.
@@ -78,13 +79,13 @@ class ControlHost:
         offer: opens the next version of the program for a change that needs one.
         find: what imports those that were installed by their path; None = none may be.
         wake: makes the driver's thread look here. executors: ids of those that take tasks.
-        placed: where tasks run.
+        placed: where tasks run. tell: takes (controller, timestep, metrics) for telemetry.
         executor: runs callbacks; None = a thread of its own.
         """
         self._journal, self._changes = journal, changes
         self._progress, self._clock, self._wake = progress, clock, wake
         self._thread = CallbackThread(wake, executor)
-        self._calls, self._placed = Calls(wake), placed
+        self._calls, self._placed, self._tell = Calls(wake), placed, tell
         self._given, self._find = given, find
         self._residents = Residents()
         self.replayer: Callable[..., Replay] | None = None
@@ -203,7 +204,7 @@ class ControlHost:
             return
         self._residents.add(installation.name, hosted)
         event = self._event(installation, state)
-        if known is None or _settings(known.installed) != _settings(event):
+        if known is None or known.installed.settings != event.settings:
             yield event
 
     def _remade(self, seat: Seat, position: Callable[[], StreamPosition]) -> list[ControlEvent]:
@@ -374,14 +375,6 @@ class ControlHost:
     def _append(self, events: Sequence[ControlEvent]) -> None:
         if events:
             self._journal.append(Controlling(events=tuple(events)))
-
-
-def _settings(event: Installed) -> tuple[Any, ...]:
-    return (
-        event.path,
-        event.parameters,
-        event.priority,
-        event.dry_run,
-        event.seconds,
-        event.failures,
-    )
+        for event in events:
+            if isinstance(event, Handled) and event.metrics:
+                self._tell(event.controller, self._journal.state.last_committed, event.metrics)
