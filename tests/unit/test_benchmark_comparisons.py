@@ -275,6 +275,12 @@ PROFILED = {
 TRUTH = Truth(keys=1, rows=2, total=3, weighted=4)
 
 
+def placed_run(*, placed: bool) -> dict[str, Any]:
+    """A run of `placement`: 90 timesteps of which those after a placement are shorter."""
+    timesteps = [[n, 10.0 if n <= 70 or not placed else 5.0, 100] for n in range(1, 91)]
+    return {"timesteps": timesteps, "begun": 40, "installed": 65, "placed": [70] if placed else []}
+
+
 @pytest.mark.parametrize("name", list(BENCHMARKS))
 def test_goals_are_ratios_of_the_full_size(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -288,6 +294,8 @@ def test_goals_are_ratios_of_the_full_size(
             made["state"] = asdict(TRUTH)
         if name == "batch-interval":
             made |= stepped_run(v)
+        if name == "placement":
+            made |= placed_run(placed=v.name == "placed")
         if name == "trisk":
             made |= {"latency_ms": [1.0] * 3, "f1": [0.5] * 40, "digest": "", "trades": 0}
             made["log"] = made["changes"] = [1] if v.parameters["controlled"] else []
