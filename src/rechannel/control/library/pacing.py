@@ -7,7 +7,8 @@ it is busy for the share a/I + b * rate of its interval. The shortest interval t
 
 a and b are fitted to what timesteps of different sizes took (Das et al., SoCC'14, find this point by iteration). The
 interval stays where it is while the busy share is in a dead band around its target, so measurements that vary do not
-make it oscillate. It grows by at most a factor of 4 at once, and what it shrinks by is damped.
+make it oscillate. It grows by at most a factor of 4 at once, and what it shrinks by is damped. Timesteps get cheaper
+while a stream warms up: what could be shorter by less than a factor of 2 is left alone, once a load is settled.
 """
 
 from __future__ import annotations
@@ -33,6 +34,12 @@ URGENT = 1.25
 """How far outside of the dead band an interval is changed at once, as a factor."""
 MOST_BUSY = 0.97
 SAME_LOAD = math.log(1.25)
+SETTLES = 10
+"""Timesteps of one load after which an interval shrinks no more, unless it is far longer than it has to be."""
+LASTING = 3
+"""Timesteps in a row that have to agree, beyond those that always have to, before a settled interval changes."""
+FAR = 2.0
+"""How far that is, as a factor."""
 MOST_GROWTH = 4.0
 DAMPING = 0.2
 """Share of the way down that is left for later."""
@@ -73,12 +80,22 @@ class Goal:
 class Course:
     """Where the interval has been heading."""
 
-    outside: bool = False
-    """Whether it was outside of the dead band last time: a little outside once changes nothing."""
+    outside: int = 0
+    """How many times in a row it was outside of the dead band: a little outside once changes nothing."""
     way: int = 0
     """1 = it grew last, -1 = it shrank, 0 = neither."""
     turned_at: float = 0.0
     """The rate of the input at its latest turn. At the same rate it turns again only to keep up with the input."""
+    rate: float = 0.0
+    """The rate of the input when the present load began."""
+    since: int = 0
+    """The timestep at which it began."""
+
+    def under(self, rate: float, timestep: int) -> Course:
+        """Return it at a timestep with a rate of the input: another load begins if that differs by more than 25 %."""
+        if self.rate and abs(math.log(rate / self.rate)) < SAME_LOAD:
+            return self
+        return replace(self, rate=rate, since=timestep)
 
 
 def learnt(sizes: Sequence[Size], sample: Sample) -> tuple[Size, ...]:
@@ -135,14 +152,18 @@ def next_interval(
     sizes: Sequence[Size], rate: float, interval_ms: int, goal: Goal, course: Course
 ) -> tuple[int, Course]:
     """Return the interval from here on, and the course after it. rate: rows per millisecond."""
+    course = course.under(rate, sizes[-1].timestep)
     shortest, best, longest = acceptable(*fitted(sizes), rate, goal)
     if shortest <= interval_ms <= longest:
-        return interval_ms, replace(course, outside=False)
-    kept = interval_ms, replace(course, outside=True)
+        return interval_ms, replace(course, outside=0)
+    kept = interval_ms, replace(course, outside=course.outside + 1)
     far = shortest > URGENT * interval_ms or interval_ms > URGENT * longest
-    if not (course.outside or far):
+    settled = sizes[-1].timestep - course.since > SETTLES
+    if course.outside < (not far) + LASTING * settled:
         return kept
     way = 1 if interval_ms < shortest else -1
+    if settled and way < 0 and interval_ms <= FAR * longest:
+        return kept
     if way == -course.way:
         same = abs(math.log(rate / course.turned_at)) < SAME_LOAD if course.turned_at else False
         if same and sizes[-1].busy_ms <= interval_ms:
@@ -155,4 +176,4 @@ def next_interval(
     if best < interval_ms:
         best += DAMPING * (interval_ms - best)
     chosen = round(min(max(best, goal.least_ms), goal.most_ms))
-    return chosen, replace(course, outside=True, way=way if interval_ms else 0)
+    return chosen, replace(course, outside=1, way=way if interval_ms else 0)

@@ -70,16 +70,16 @@ SIZES = (Size(rows=100, busy_ms=80, timestep=1),)
 @pytest.mark.parametrize(
     ("interval", "course", "chosen", "outside"),
     [
-        (100, Course(), 100, False),
-        (87, Course(), 87, True),  # a little outside once
-        (87, Course(outside=True), 100, True),
-        (40, Course(), 100, True),  # far outside
-        (10, Course(), 40, True),  # at most four times as long
-        (300, Course(), 140, True),  # damped
-        (300, Course(way=1, turned_at=1.1), 300, True),  # a second turn at the same load
-        (300, Course(way=1, turned_at=2.0), 140, True),  # the load has changed since
-        (87, Course(outside=True, way=-1, turned_at=1.0), 87, True),
-        (70, Course(way=-1, turned_at=1.0), 100, True),  # it has to keep up
+        (100, Course(), 100, 0),
+        (87, Course(), 87, 1),  # a little outside once
+        (87, Course(outside=1), 100, 1),
+        (40, Course(), 100, 1),  # far outside
+        (10, Course(), 40, 1),  # at most four times as long
+        (300, Course(), 140, 1),  # damped
+        (300, Course(way=1, turned_at=1.1), 300, 1),  # a second turn at the same load
+        (300, Course(way=1, turned_at=2.0), 140, 1),  # the load has changed since
+        (87, Course(outside=1, way=-1, turned_at=1.0), 87, 2),
+        (70, Course(way=-1, turned_at=1.0), 100, 1),  # it has to keep up
     ],
 )
 def test_when_the_interval_changes(interval, course, chosen, outside):
@@ -135,3 +135,35 @@ def test_timesteps_of_one_size_are_smoothed():
         sample = Sample(timestep=timestep, rows=100, busy_ms=ms, span_ms=50)
         sizes = learnt(sizes, sample)
     assert sizes == (Size(rows=100, busy_ms=12.5, timestep=1),)  # 20 is more than 1.5 times 10
+
+
+@pytest.mark.parametrize(
+    ("since", "fixed", "shrinks"), [(1, 55, False), (1, 25, True), (95, 55, True)]
+)
+def test_a_settled_interval_shrinks_only_where_it_is_twice_as_long_as_it_has_to_be(
+    since, fixed, shrinks
+):
+    """Longest acceptable intervals: 85 and 38 ms. The load began 99 timesteps ago, or 5."""
+    sizes = (Size(rows=100, busy_ms=fixed, timestep=100),)
+    course = Course(outside=9, rate=1.0, since=since)
+    chosen, after = next_interval(sizes, 1.1, 100, GOAL, course)
+    assert (chosen < 100) == shrinks
+    assert (after.rate, after.since) == (1.0, since)
+
+
+def test_a_settled_interval_does_not_follow_a_few_long_timesteps():
+    """Busy for 95 % of the interval: more than the 90 % that are acceptable."""
+    sizes = (Size(rows=100, busy_ms=95, timestep=100),)
+    course, chosen = Course(rate=1.0, since=1), []
+    for _ in range(5):
+        interval, course = next_interval(sizes, 1.0, 100, GOAL, course)
+        chosen.append(interval)
+    assert chosen[:4] == [100] * 4
+    assert chosen[4] > 100
+
+
+def test_another_load_lets_an_interval_shrink_again():
+    sizes = (Size(rows=100, busy_ms=55, timestep=100),)
+    chosen, after = next_interval(sizes, 0.5, 100, GOAL, Course(outside=1, rate=1.0, since=1))
+    assert chosen < 100
+    assert (after.rate, after.since) == (0.5, 100)
