@@ -16,12 +16,12 @@ from rechannel.reconfigure.requests import route_to
 from rechannel.reconfigure.steps import BinMove, Sizes, route
 from rechannel.reconfigure.stream_facts import StreamFacts
 from rechannel.reconfigure.topology import pruning
-from rechannel.reconfigure.topology.graph import Vertex, full_graph, pruned_graph
 from rechannel.reconfigure.topology.meta import MetaTopology
 from rechannel.reconfigure.topology.pruning import comparable, meta_topology
 from rechannel.reconfigure.topology.values import Channels, Upstreams
 from tests.property.reconfigurations import random_change, random_placement
 from tests.support.changing import Paper
+from tests.support.topology_graphs import Vertex, full_graph, pruned_graph
 
 TRIALS = 1500
 NAMES = ("in", "side", "counts", "sums", "tops")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -121,7 +121,8 @@ class Callback:
     state: Json
     """What `control.state` begins with."""
     control: Control[Any]
-    moment: Mapping[str, Json]
+    moment: Mapping[str, Json] = field(default_factory=dict)
+    """Of `begin`: what the trigger has seen."""
     urgent: bool = False
 
     def begin(self) -> Returned:

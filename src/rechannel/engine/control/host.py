@@ -214,7 +214,9 @@ class ControlHost:
             return []
         if hosted is None:
             return [self._dropped(seat, sent, self._residents.absent(seat) or ABSENT)]
-        again = replace(self._callback(hosted, seat, position()), state=sent.before).again(sent)
+        callback = self._callback(hosted, seat, position())
+        moment = asdict(self._moment(seat))
+        again = replace(callback, state=sent.before, moment=moment).again(sent)
         if again.message is None or again.operation is None:
             return self._counted(seat, again.event)
         self.messages.add(again.operation, again.message)
@@ -298,7 +300,8 @@ class ControlHost:
         if seat.paused or seat.pending or not hosted.trigger.due(moment, last):
             return False
         urgent = hosted.trigger.urgent(moment, last)
-        callback = replace(self._callback(hosted, seat, position), urgent=urgent)
+        callback = self._callback(hosted, seat, position)
+        callback = replace(callback, urgent=urgent, moment=asdict(moment))
         self._thread.call(callback, callback.begin)
         return True
 
@@ -326,7 +329,6 @@ class ControlHost:
             seat=seat,
             state=seat.state,
             control=control,
-            moment=asdict(self._moment(seat)),
         )
 
     def _per_bin(self, position: StreamPosition) -> tuple[PerBin, PerBin]:

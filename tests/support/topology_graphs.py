@@ -1,6 +1,6 @@
-"""The meta topology as graphs of networkx: the full one, and the pruned one with a vertex for each that is left. Pure.
+"""The meta topology as graphs: the full one, and the pruned one with a vertex for each that is left.
 
-For a look at a small change, and for tests: every channel is an edge, so they have as many edges as pairs of tasks.
+Every channel is an edge. The rules of pruning are applied to these graphs by hand.
 """
 
 from __future__ import annotations
