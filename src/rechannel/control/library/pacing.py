@@ -7,8 +7,9 @@ it is busy for the share a/I + b * rate of its interval. The shortest interval t
 
 a and b are fitted to what timesteps of different sizes took (Das et al., SoCC'14, find this point by iteration). The
 interval stays where it is while the busy share is in a dead band around its target, so measurements that vary do not
-make it oscillate. It grows by at most a factor of 4 at once, and what it shrinks by is damped. Timesteps get cheaper
-while a stream warms up: what could be shorter by less than a factor of 2 is left alone, once a load is settled.
+make it oscillate. It grows by at most a factor of 4 at once, and what it shrinks by is damped. Once a load has lasted
+for some timesteps, the dead band is wider: the interval changes if timesteps no longer fit into it, or if it could be
+half as long. So neither a stream that gets faster while it warms up nor a few slow timesteps move it.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ ABOVE, BELOW = 0.5, 0.15
 """The dead band around the target of the busy share: above it as a share of what is left, below it absolute."""
 AROUND = 1.25
 """The dead band around an interval that a bound on overhead asks for, as a factor."""
+SETTLED_ABOVE, FAR = 0.9, 2.0
+"""The dead band of a settled load: above the target as a share of what is left; how many times too long."""
 URGENT = 1.25
 """How far outside of the dead band an interval is changed at once, as a factor."""
 MOST_BUSY = 0.97
 SAME_LOAD = math.log(1.25)
-SETTLES = 10
-"""Timesteps of one load after which an interval shrinks no more, unless it is far longer than it has to be."""
-LASTING = 3
+SETTLES = 7
+"""Timesteps of one load after which it counts as settled."""
+LASTING = 7
 """Timesteps in a row that have to agree, beyond those that always have to, before a settled interval changes."""
-FAR = 2.0
-"""How far that is, as a factor."""
 MOST_GROWTH = 4.0
 DAMPING = 0.2
 """Share of the way down that is left for later."""
@@ -124,14 +125,18 @@ def fitted(sizes: Sequence[Size]) -> tuple[float, float]:
     return float(fixed), float(slope)
 
 
-def acceptable(a: float, b: float, rate: float, goal: Goal) -> tuple[float, float, float]:
+def acceptable(
+    a: float, b: float, rate: float, goal: Goal, *, settled: bool = False
+) -> tuple[float, float, float]:
     """Return the intervals (shortest, best, longest) that need no change."""
     load = b * rate
+    above = SETTLED_ABOVE if settled else ABOVE
+    around, far = (FAR, FAR) if settled else (AROUND, 1.0)
     share = min(max(goal.share, (1 + load) / 2), MOST_BUSY)
     shortest, best, longest = (
-        _interval(a, share + ABOVE * (1 - share), load),
+        _interval(a, share + above * (1 - share), load),
         _interval(a, share, load),
-        _interval(a, share - BELOW, load),
+        _interval(a, share - BELOW, load) * far,
     )
     latency = math.inf if goal.latency_ms is None else max(0.0, (goal.latency_ms - a) / (1 + load))
     longer = 0.0
@@ -140,8 +145,8 @@ def acceptable(a: float, b: float, rate: float, goal: Goal) -> tuple[float, floa
             latency, a * (1 - goal.overhead) / (goal.overhead * load) if load else math.inf
         )
     if longer > best:
-        shortest, best, longest = max(shortest, longer / AROUND), longer, longer * AROUND
-    return shortest, best, max(best, min(longest, latency))
+        shortest, best, longest = max(shortest, longer / around), longer, longer * around
+    return shortest, best, max(best, min(longest, latency * far))
 
 
 def _interval(a: float, share: float, load: float) -> float:
@@ -153,17 +158,15 @@ def next_interval(
 ) -> tuple[int, Course]:
     """Return the interval from here on, and the course after it. rate: rows per millisecond."""
     course = course.under(rate, sizes[-1].timestep)
-    shortest, best, longest = acceptable(*fitted(sizes), rate, goal)
+    settled = sizes[-1].timestep - course.since > SETTLES
+    shortest, best, longest = acceptable(*fitted(sizes), rate, goal, settled=settled)
     if shortest <= interval_ms <= longest:
         return interval_ms, replace(course, outside=0)
     kept = interval_ms, replace(course, outside=course.outside + 1)
     far = shortest > URGENT * interval_ms or interval_ms > URGENT * longest
-    settled = sizes[-1].timestep - course.since > SETTLES
     if course.outside < (not far) + LASTING * settled:
         return kept
     way = 1 if interval_ms < shortest else -1
-    if settled and way < 0 and interval_ms <= FAR * longest:
-        return kept
     if way == -course.way:
         same = abs(math.log(rate / course.turned_at)) < SAME_LOAD if course.turned_at else False
         if same and sizes[-1].busy_ms <= interval_ms:

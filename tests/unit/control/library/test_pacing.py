@@ -1,12 +1,14 @@
 """The decision about the interval, on a simple queue."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rechannel.control.library.pacing import (
+    LASTING,
     Course,
     Goal,
     Sample,
@@ -145,21 +147,29 @@ def test_a_settled_interval_shrinks_only_where_it_is_twice_as_long_as_it_has_to_
 ):
     """Longest acceptable intervals: 85 and 38 ms. The load began 99 timesteps ago, or 5."""
     sizes = (Size(rows=100, busy_ms=fixed, timestep=100),)
-    course = Course(outside=9, rate=1.0, since=since)
+    course = Course(outside=99, rate=1.0, since=since)
     chosen, after = next_interval(sizes, 1.1, 100, GOAL, course)
     assert (chosen < 100) == shrinks
     assert (after.rate, after.since) == (1.0, since)
 
 
 def test_a_settled_interval_does_not_follow_a_few_long_timesteps():
-    """Busy for 95 % of the interval: more than the 90 % that are acceptable."""
-    sizes = (Size(rows=100, busy_ms=95, timestep=100),)
+    """Busy for 99 % of the interval: more than the 98 % that are acceptable."""
+    sizes = (Size(rows=100, busy_ms=99, timestep=100),)
     course, chosen = Course(rate=1.0, since=1), []
-    for _ in range(5):
+    for _ in range(LASTING + 2):
         interval, course = next_interval(sizes, 1.0, 100, GOAL, course)
         chosen.append(interval)
-    assert chosen[:4] == [100] * 4
-    assert chosen[4] > 100
+    assert chosen[:-1] == [100] * (LASTING + 1)
+    assert chosen[-1] > 100
+
+
+def test_timesteps_that_still_fit_do_not_make_a_settled_interval_longer():
+    """Busy for 95 % of the interval: too much for a new load, and not for a settled one."""
+    sizes = (Size(rows=100, busy_ms=95, timestep=100),)
+    outside = Course(outside=99, rate=1.0, since=1)
+    assert next_interval(sizes, 1.0, 100, GOAL, outside)[0] == 100
+    assert next_interval(sizes, 1.0, 100, GOAL, replace(outside, since=95))[0] > 100
 
 
 def test_another_load_lets_an_interval_shrink_again():
