@@ -1,0 +1,155 @@
+"""What an event log says of an application, beyond the times of its tasks: the facts that findings are made of.
+
+Times are Unix milliseconds, durations milliseconds; 0 means that the log does not say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rechannel.profiling.spark.events import PlanNode
+from rechannel.profiling.spark.rows import TaskRows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executor:
+    """An executor. The driver of a local application is one, too."""
+
+    name: str
+    host: str = ""
+    cores: int = 1
+    added: int = 0
+    removed: int = 0
+    reason: str = ""
+    """Why it was removed."""
+    lost: bool = False
+    """Whether it was removed against the will of Spark: not after idling, and not at the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """A dataset that a stage reads or makes, and that is to be kept in storage."""
+
+    rdd: int
+    name: str = ""
+    partitions: int = 0
+    cached: int = 0
+    """How many partitions were in storage when the stage began."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """An attempt of a stage."""
+
+    number: int
+    attempt: int = 0
+    name: str = ""
+    """Its name for users."""
+    parents: tuple[int, ...] = ()
+    rdd: int = -1
+    """The RDD that it computes; -1 if unknown."""
+    tasks: int = 0
+    submitted: int = 0
+    completed: int = 0
+    failure: str = ""
+    """Why it failed, the first line; "" if it did not."""
+    execution: int | None = None
+    """Of Spark SQL."""
+    nodes: tuple[str, ...] = ()
+    """Names of the nodes of the plan that it runs, from the leaves on."""
+    details: tuple[str, ...] = ()
+    """The same nodes with their arguments, cut to 300 characters each: keys of joins and aggregations are there."""
+    functions: tuple[str, ...] = ()
+    """Names of the Python functions that it calls."""
+    stored: tuple[Stored, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A job."""
+
+    number: int
+    start: int
+    end: int = 0
+    stages: tuple[int, ...] = ()
+    execution: int | None = None
+    batch: int | None = None
+    query: str = ""
+    """Id of the stream."""
+    description: str = ""
+    site: str = ""
+    """Where the program called Spark: a function, file and line, where that is known."""
+    broadcast: bool = False
+    """Whether it collects one side of a broadcast join."""
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """An execution of Spark SQL."""
+
+    number: int
+    start: int
+    end: int = 0
+    description: str = ""
+    plan: PlanNode | None = None
+    """The last plan that the log has of it."""
+    metrics: Mapping[int, int] = field(default_factory=dict)
+    """Values of metrics that the driver reported (sizes and times of broadcasts, numbers of files), by accumulator."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """A batch of Structured Streaming."""
+
+    query: str
+    """Name of the stream, or its id."""
+    number: int
+    start: int
+    end: int
+    rows: int = 0
+    input_rate: float = 0.0
+    """Rows per second that came in since the batch before."""
+    process_rate: float = 0.0
+    """Rows per second that it worked off."""
+    phases: Mapping[str, int] = field(default_factory=dict)
+    """Milliseconds by phase: addBatch, getBatch, latestOffset, queryPlanning, walCommit, commitOffsets, ..."""
+    state_rows: int = 0
+    state_updated: int = 0
+    state_bytes: int = 0
+    state_commit_ms: int = 0
+    """Summed over the tasks."""
+    state_ms: int = 0
+    """Time of updates, removals and commits, summed over the tasks."""
+    watermark: int = 0
+    late_rows: int = 0
+    """Rows that came after the watermark and were dropped."""
+    source_backlog: int | None = None
+    """Offsets that the source has and no batch has read, where the source says so."""
+    interval: int = 0
+    """Between triggers; 0 if the next batch begins at once or the log does not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Application:
+    """What a log says of an application."""
+
+    name: str
+    number: str = ""
+    version: str = ""
+    start: int = 0
+    end: int = 0
+    ended: bool = False
+    """Whether the log has its end."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Spark's properties, without those that look like secrets."""
+    executors: Mapping[str, Executor] = field(default_factory=dict)
+    """Names of executors to the latest of that name."""
+    jobs: Mapping[int, Job] = field(default_factory=dict)
+    stages: Mapping[tuple[int, int], Stage] = field(default_factory=dict)
+    """By number and attempt."""
+    executions: Mapping[int, Execution] = field(default_factory=dict)
+    batches: Sequence[Batch] = ()
+    tasks: TaskRows = field(default_factory=TaskRows)
+    """One row per attempt of a task, with its stage and attempt of the stage; see `rows.TASK_ROW`."""
