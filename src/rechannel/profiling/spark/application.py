@@ -79,7 +79,7 @@ class Job:
     """Id of the stream."""
     description: str = ""
     site: str = ""
-    """Where the program called Spark: a function, file and line, where that is known."""
+    """Where the program called Spark (function, file and line); "" if unknown."""
     broadcast: bool = False
     """Whether it collects one side of a broadcast join."""
     failed: bool = False
