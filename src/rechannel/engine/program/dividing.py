@@ -14,6 +14,7 @@ from rechannel.kernels.protocol.program import Branch, Consumer
 from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.kernels.protocol.two_sides import LEFT, RIGHT, Sided
 from rechannel.kernels.shuffle.send import plain_key
+from rechannel.model.configuration import Configuration
 from rechannel.model.hashing import hash_columns
 
 MOST_CHARACTERS = 60
@@ -95,6 +96,21 @@ def no_longer_divisible(old: PhysicalPlan, new: PhysicalPlan) -> dict[str, dict[
         for name in before.keys() & after.keys()
     }
     return {name: why for name, why in sorted(reasons.items()) if why}
+
+
+def check_spreads(plan: PhysicalPlan, configuration: Configuration) -> None:
+    """Raise RefusedError if tasks share rows of a key that a plan cannot deal out."""
+    able = divisible_operators(plan)
+    for name, operator in configuration.operators.items():
+        for spread in operator.routing.spreads if name in able else ():
+            reason = able[name].undivided(spread.side)
+            if reason is not None:
+                msg = (
+                    f"tasks {list(spread.tasks)} of operator {name!r} share the rows of a key, and with this text they"
+                    f" cannot: {reason}. Start the job with its former text, gather them with gather({name!r}), and"
+                    " start it with this text then"
+                )
+                raise RefusedError(msg)
 
 
 def _dependent(plan: PhysicalPlan, stage: Stage) -> str | None:

@@ -19,6 +19,7 @@ from rechannel.engine.journal.incarnations import operators_of
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.assigned import assigned_again
 from rechannel.engine.program.carrying import Stored
+from rechannel.engine.program.dividing import check_spreads
 from rechannel.engine.program.leading_back import Return, Text, leading_back
 from rechannel.engine.program.restarting import (
     check_age,
@@ -101,10 +102,13 @@ def start_program(
     record["migrations"] = _passages(held, back, provided, mended=start.mended)
     if back is None:
         record |= {"back_to": held["back_to"]} if "back_to" in held else {}
-        return compile_program(dataflow, schemas, store, current, record, provided)
-    record |= _returned(record, back, text.logics)
-    made = compile_program(dataflow, schemas, store, current + 1, record, provided)
-    return replace(made, back=back)
+    else:
+        record |= _returned(record, back, text.logics)
+    version = current if back is None else current + 1
+    made = compile_program(dataflow, schemas, store, version, record, provided)
+    if state.configurations:
+        check_spreads(made.plan, state.configurations[-1][1])
+    return made if back is None else replace(made, back=back)
 
 
 def _check_members(

@@ -107,3 +107,27 @@ def test_the_next_driver_goes_on_with_it(tmp_path):
     assert harness.output("out").num_rows == 48
     state = harness.state("pairs").to_pylist()
     assert len(state) == 26
+
+
+def test_a_start_with_a_text_that_cannot_share_the_rows_is_refused(tmp_path):
+    """The last value goes by the order of rows: of the source in the first text, of the join in the other."""
+
+    def job(rewired: bool) -> Job:
+        left = rc.read().memory(script("k BIGINT, v BIGINT", []), name="left")
+        right = rc.read().memory(script("k BIGINT, w BIGINT", []), name="right")
+        joined = left.join(right, "k", name="pairs")
+        last = (joined if rewired else left).key_by("k").aggregate(last=agg.last("v"), name="last")
+        sinks = [joined.write.memory("out", name="out"), last.write.memory("lasts", name="lasts")]
+        return Job("spread", sinks, state=tmp_path, settings=Settings(tasks=4, bins=4))
+
+    started = job(rewired=False).start(in_process=InProcess())
+    started.reconfigure(changes.spread("pairs", 1, over=3)).wait(60)
+    started.stop()
+    with pytest.raises(
+        RefusedError, match=r"'pairs' share the rows.*'last' goes by.*gather\('pairs'\)"
+    ):
+        job(rewired=True).start(in_process=InProcess())
+    started = job(rewired=False).start(in_process=InProcess())
+    started.reconfigure(changes.gather("pairs")).wait(60)
+    started.stop()
+    job(rewired=True).start(in_process=InProcess()).stop()
