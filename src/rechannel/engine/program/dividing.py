@@ -102,7 +102,8 @@ def check_spreads(plan: PhysicalPlan, configuration: Configuration) -> None:
     """Raise RefusedError if tasks share rows of a key that a plan cannot deal out."""
     able = divisible_operators(plan)
     for name, operator in configuration.operators.items():
-        for spread in operator.routing.spreads if name in able else ():
+        routing = operator.routing if name in able else None
+        for spread in () if routing is None else routing.spreads:
             reason = able[name].undivided(spread.side)
             if reason is not None:
                 msg = (
