@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rechannel.profiling.spark.events import PlanNode
 from rechannel.profiling.spark.rows import TaskRows
+from rechannel.profiling.spark.sql_events import PlanNode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +25,8 @@ class Executor:
     """Why it was removed."""
     lost: bool = False
     """Whether it was removed against the will of Spark: not after idling, and not at the end."""
+    excluded: int = 0
+    """When Spark first decided to run no more tasks on it, because too many had failed there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +36,9 @@ class Stored:
     rdd: int
     name: str = ""
     partitions: int = 0
-    cached: int = 0
-    """How many partitions were in storage when the stage began."""
+    cached: int | None = None
+    """How many partitions were in storage when the stage began; None if the log does not say, as by default: updates of
+    blocks are logged if `spark.eventLog.logBlockUpdates.enabled` is set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +54,7 @@ class Stage:
     """The RDD that it computes; -1 if unknown."""
     tasks: int = 0
     submitted: int = 0
+    """0 also if it was skipped, because its output was there."""
     completed: int = 0
     failure: str = ""
     """Why it failed, the first line; "" if it did not."""
@@ -59,7 +63,8 @@ class Stage:
     nodes: tuple[str, ...] = ()
     """Names of the nodes of the plan that it runs, from the leaves on."""
     details: tuple[str, ...] = ()
-    """The same nodes with their arguments, cut to 300 characters each: keys of joins and aggregations are there."""
+    """The same nodes with their arguments, cut to 300 characters each: keys of joins and aggregations are there.
+    Numbers of columns (`#12`) are those of the first stage with the same nodes."""
     functions: tuple[str, ...] = ()
     """Names of the Python functions that it calls."""
     stored: tuple[Stored, ...] = ()
@@ -74,9 +79,12 @@ class Job:
     end: int = 0
     stages: tuple[int, ...] = ()
     execution: int | None = None
+    root: int | None = None
+    """The SQL execution of which `execution` is a part; the same if it is none."""
     batch: int | None = None
     query: str = ""
     """Id of the stream."""
+    group: str = ""
     description: str = ""
     site: str = ""
     """Where the program called Spark (function, file and line); "" if unknown."""
@@ -93,8 +101,14 @@ class Execution:
     start: int
     end: int = 0
     description: str = ""
+    root: int | None = None
+    """The execution of which it is a part; None if it is none."""
+    failure: str = ""
+    """Why it failed, the first line; "" if it did not."""
+    writes: bool = False
+    """Whether its plan writes files or tables, or to the sink of a stream."""
     plan: PlanNode | None = None
-    """The last plan that the log has of it."""
+    """The last plan that the log has of it. Of very many executions, only the longest keep theirs."""
     metrics: Mapping[int, int] = field(default_factory=dict)
     """Values of metrics that the driver reported (sizes and times of broadcasts, numbers of files), by accumulator."""
 
@@ -132,6 +146,19 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """A query of Structured Streaming."""
+
+    query: str
+    """Its id."""
+    name: str = ""
+    start: int = 0
+    end: int = 0
+    """About when it ended; 0 if it did not."""
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
     """What a log says of an application."""
 
@@ -143,7 +170,7 @@ class Application:
     ended: bool = False
     """Whether the log has its end."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Spark's properties, without those that look like secrets."""
+    """Spark's properties, without those that look like secrets; with those that sessions changed, the last value."""
     executors: Mapping[str, Executor] = field(default_factory=dict)
     """Names of executors to the latest of that name."""
     jobs: Mapping[int, Job] = field(default_factory=dict)
@@ -151,5 +178,9 @@ class Application:
     """By number and attempt."""
     executions: Mapping[int, Execution] = field(default_factory=dict)
     batches: Sequence[Batch] = ()
+    streams: Mapping[str, Stream] = field(default_factory=dict)
+    """By id."""
+    exceptions: Mapping[str, int] = field(default_factory=dict)
+    """Number of attempts that failed with an exception, by its class."""
     tasks: TaskRows = field(default_factory=TaskRows)
     """One row per attempt of a task, with its stage and attempt of the stage; see `rows.TASK_ROW`."""

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rechannel.profiling.model.trace import Times, within
-from rechannel.profiling.spark.rows import TASK_ROW, TaskRows, leaving
+from rechannel.profiling.spark.rows import PLACED_ROW, TaskRows, leaving, placed
 from rechannel.profiling.storage.blocks import BLOCK_ROWS, RowBlocks, Rows
 from rechannel.profiling.storage.stored import ACTIVITY, activity_blocks
 
@@ -131,12 +131,12 @@ def place_tasks(
     """Assign cores in one pass over all tasks. known: number of cores of every executor."""
     raw, lost = tasks.close(), np.array(sorted(tasks.lost), dtype=np.int64)
     cores = ExecutorCores(np.array(known, dtype=np.int64))
-    done, driver = RowBlocks(TASK_ROW, "launch", "finish"), activity_blocks()
+    done, driver = RowBlocks(PLACED_ROW, "launch", "finish"), activity_blocks()
     wrote, stages = [np.empty((0, 3), dtype=np.int32)], [np.empty(0, dtype=np.int32)]
     last = np.empty(0, dtype=np.int64)
     for start, end in _spans(raw, busy.boundaries):
         rows = raw.meeting(start, end)
-        coming = rows[(rows["arrive"] >= start) & (rows["arrive"] < end)]
+        coming = placed(rows[(rows["arrive"] >= start) & (rows["arrive"] < end)])
         coming["good"] &= ~np.isin(coming["number"], lost)
         cores.place(coming)
         if len(coming):

@@ -2,7 +2,8 @@
 
 Fields are those of Spark's `JsonProtocol`, 2.1 to 4.3; a field that a version does not write has a
 default. Times are milliseconds since 1970, durations are milliseconds, except for the shuffle
-write time, which is nanoseconds.
+write time and the CPU time, which are nanoseconds. Sizes are bytes. Events of tasks are in
+`task_events.py`, those of SQL in `sql_events.py`, those of streams in `stream_events.py`.
 """
 
 from __future__ import annotations
@@ -12,109 +13,50 @@ from typing import Any
 
 import msgspec
 
-
-def _named(name: str, default: object) -> object:
-    return msgspec.field(name=name, default=default)
-
-
-class ShuffleRead(msgspec.Struct):
-    """Shuffle read metrics of a task."""
-
-    fetch_wait: int = _named("Fetch Wait Time", 0)  # type: ignore[assignment]
-    """Milliseconds."""
-    remote_bytes: int = _named("Remote Bytes Read", 0)  # type: ignore[assignment]
-    local_bytes: int = _named("Local Bytes Read", 0)  # type: ignore[assignment]
+from rechannel.profiling.spark.sql_events import DriverMetrics, SqlEnded, SqlPlanned, SqlStarted
+from rechannel.profiling.spark.stream_events import QueryProgress, QueryStarted, QueryTerminated
+from rechannel.profiling.spark.task_events import TaskEnd, TaskStart
 
 
-class ShuffleWrite(msgspec.Struct):
-    """Shuffle write metrics of a task."""
+class StorageLevel(msgspec.Struct, gc=False):
+    """Where partitions of an RDD are to be kept."""
 
-    time: int = _named("Shuffle Write Time", 0)  # type: ignore[assignment]
-    """Nanoseconds."""
-    size: int = _named("Shuffle Bytes Written", 0)  # type: ignore[assignment]
-
-
-class Metrics(msgspec.Struct):
-    """Metrics of a task, ms."""
-
-    deserialise: int = _named("Executor Deserialize Time", 0)  # type: ignore[assignment]
-    run: int = _named("Executor Run Time", 0)  # type: ignore[assignment]
-    gc: int = _named("JVM GC Time", 0)  # type: ignore[assignment]
-    serialise: int = _named("Result Serialization Time", 0)  # type: ignore[assignment]
-    read: ShuffleRead = msgspec.field(name="Shuffle Read Metrics", default_factory=ShuffleRead)
-    write: ShuffleWrite = msgspec.field(name="Shuffle Write Metrics", default_factory=ShuffleWrite)
-
-
-class TaskInfo(msgspec.Struct):
-    """An attempt of a task."""
-
-    number: int = msgspec.field(name="Task ID")
-    launch: int = msgspec.field(name="Launch Time")
-    executor: str = msgspec.field(name="Executor ID")
-    index: int = _named("Index", 0)  # type: ignore[assignment]
-    host: str = _named("Host", "")  # type: ignore[assignment]
-    getting: int = _named("Getting Result Time", 0)  # type: ignore[assignment]
-    """When the driver began to fetch the result; 0 if it never did."""
-    finish: int = _named("Finish Time", 0)  # type: ignore[assignment]
-    failed: bool = _named("Failed", False)  # type: ignore[assignment]
-    killed: bool = _named("Killed", False)  # type: ignore[assignment]
-    speculative: bool = _named("Speculative", False)  # type: ignore[assignment]
-
-
-class TaskStart(msgspec.Struct):
-    """A task was launched."""
-
-    stage: int = msgspec.field(name="Stage ID")
-    info: TaskInfo = msgspec.field(name="Task Info")
-
-
-class EndReason(msgspec.Struct):
-    """Why a task ended: Success, ExceptionFailure, ExecutorLostFailure, FetchFailed, TaskKilled,
-    Resubmitted, ...
-    """
-
-    name: str = _named("Reason", "")  # type: ignore[assignment]
-
-
-class TaskEnd(msgspec.Struct):
-    """A task ended, for whatever reason."""
-
-    stage: int = msgspec.field(name="Stage ID")
-    info: TaskInfo = msgspec.field(name="Task Info")
-    reason: EndReason = msgspec.field(name="Task End Reason", default_factory=EndReason)
-    """Resubmitted: the task had succeeded earlier, and now its output was lost with its executor.
-    """
-    metrics: Metrics | None = msgspec.field(name="Task Metrics", default=None)
-    """None if the executor did not report them: it was lost, or could not fetch."""
+    disk: bool = msgspec.field(name="Use Disk", default=False)
+    memory: bool = msgspec.field(name="Use Memory", default=False)
 
 
 class Rdd(msgspec.Struct):
     """An RDD of a stage."""
 
     number: int = msgspec.field(name="RDD ID")
-    name: str = _named("Name", "")  # type: ignore[assignment]
-    scope: str = _named("Scope", "")  # type: ignore[assignment]
+    name: str = msgspec.field(name="Name", default="")
+    scope: str = msgspec.field(name="Scope", default="")
     """JSON with the name of the SQL node, or of the method that made it."""
+    partitions: int = msgspec.field(name="Number of Partitions", default=0)
+    cached: int = msgspec.field(name="Number of Cached Partitions", default=0)
+    level: StorageLevel = msgspec.field(name="Storage Level", default_factory=StorageLevel)
 
 
 class Counter(msgspec.Struct):
     """An accumulator that a stage used."""
 
-    accumulator: int = _named("ID", -1)  # type: ignore[assignment]
+    accumulator: int = msgspec.field(name="ID", default=-1)
 
 
 class StageInfo(msgspec.Struct):
     """An attempt of a stage."""
 
     number: int = msgspec.field(name="Stage ID")
-    name: str = _named("Stage Name", "")  # type: ignore[assignment]
-    tasks: int = _named("Number of Tasks", 0)  # type: ignore[assignment]
+    attempt: int = msgspec.field(name="Stage Attempt ID", default=0)
+    name: str = msgspec.field(name="Stage Name", default="")
+    tasks: int = msgspec.field(name="Number of Tasks", default=0)
     rdds: list[Rdd] = msgspec.field(name="RDD Info", default_factory=list)
     parents: list[int] = msgspec.field(name="Parent IDs", default_factory=list)
-    submitted: int = _named("Submission Time", 0)  # type: ignore[assignment]
-    completed: int = _named("Completion Time", 0)  # type: ignore[assignment]
+    submitted: int = msgspec.field(name="Submission Time", default=0)
+    completed: int = msgspec.field(name="Completion Time", default=0)
     counters: list[Counter] = msgspec.field(name="Accumulables", default_factory=list)
     """Known once the stage has ended."""
+    failure: str = msgspec.field(name="Failure Reason", default="")
 
 
 class StageSubmitted(msgspec.Struct):
@@ -129,64 +71,55 @@ class StageCompleted(msgspec.Struct):
     info: StageInfo = msgspec.field(name="Stage Info")
 
 
-class PlanMetric(msgspec.Struct):
-    """A metric of a node of a plan."""
+class JobProperties(msgspec.Struct, gc=False):
+    """Local properties of the thread that submitted a job. Values are texts."""
 
-    accumulator: int = _named("accumulatorId", -1)  # type: ignore[assignment]
-
-
-class PlanNode(msgspec.Struct):
-    """A node of a plan of Spark SQL."""
-
-    name: str = _named("nodeName", "")  # type: ignore[assignment]
-    text: str = _named("simpleString", "")  # type: ignore[assignment]
-    """The node and its arguments."""
-    children: list[PlanNode] = msgspec.field(default_factory=list)
-    metrics: list[PlanMetric] = msgspec.field(default_factory=list)
-
-
-class SqlPlanned(msgspec.Struct):
-    """A SQL execution began, or its plan changed."""
-
-    execution: int = msgspec.field(name="executionId")
-    plan: PlanNode = msgspec.field(name="sparkPlanInfo", default_factory=PlanNode)
-
-
-class SqlEnded(msgspec.Struct):
-    """A SQL execution ended."""
-
-    execution: int = msgspec.field(name="executionId")
+    execution: str | None = msgspec.field(name="spark.sql.execution.id", default=None)
+    root: str | None = msgspec.field(name="spark.sql.execution.root.id", default=None)
+    description: str | None = msgspec.field(name="spark.job.description", default=None)
+    site: str | None = msgspec.field(name="callSite.short", default=None)
+    batch: str | None = msgspec.field(name="streaming.sql.batchId", default=None)
+    query: str | None = msgspec.field(name="sql.streaming.queryId", default=None)
+    tags: str | None = msgspec.field(name="spark.job.tags", default=None)
+    """Separated by commas. Since Spark 3.5."""
+    group: str | None = msgspec.field(name="spark.jobGroup.id", default=None)
 
 
 class JobStart(msgspec.Struct):
     """A job began."""
 
     number: int = msgspec.field(name="Job ID")
-    time: int = _named("Submission Time", 0)  # type: ignore[assignment]
+    time: int = msgspec.field(name="Submission Time", default=0)
     stages: list[StageInfo] = msgspec.field(name="Stage Infos", default_factory=list)
-    properties: Mapping[str, str] | None = msgspec.field(name="Properties", default=None)
-    """Local properties of the thread that submitted it."""
+    properties: JobProperties | None = msgspec.field(name="Properties", default=None)
+
+
+class JobResult(msgspec.Struct, gc=False):
+    """How a job ended: JobSucceeded or JobFailed."""
+
+    name: str = msgspec.field(name="Result", default="")
 
 
 class JobEnd(msgspec.Struct):
     """A job ended."""
 
     number: int = msgspec.field(name="Job ID")
-    time: int = _named("Completion Time", 0)  # type: ignore[assignment]
+    time: int = msgspec.field(name="Completion Time", default=0)
+    result: JobResult = msgspec.field(name="Job Result", default_factory=JobResult)
 
 
 class ExecutorInfo(msgspec.Struct):
     """The resources of an executor."""
 
-    host: str = _named("Host", "")  # type: ignore[assignment]
-    cores: int = _named("Total Cores", 0)  # type: ignore[assignment]
+    host: str = msgspec.field(name="Host", default="")
+    cores: int = msgspec.field(name="Total Cores", default=0)
 
 
 class ExecutorAdded(msgspec.Struct):
     """An executor registered."""
 
     executor: str = msgspec.field(name="Executor ID")
-    time: int = _named("Timestamp", 0)  # type: ignore[assignment]
+    time: int = msgspec.field(name="Timestamp", default=0)
     info: ExecutorInfo = msgspec.field(name="Executor Info", default_factory=ExecutorInfo)
 
 
@@ -194,35 +127,35 @@ class ExecutorRemoved(msgspec.Struct):
     """An executor was removed or lost."""
 
     executor: str = msgspec.field(name="Executor ID")
-    time: int = _named("Timestamp", 0)  # type: ignore[assignment]
+    time: int = msgspec.field(name="Timestamp", default=0)
+    reason: str = msgspec.field(name="Removed Reason", default="")
 
 
-class Application(msgspec.Struct):
-    """The application began or ended."""
+class ExecutorExcluded(msgspec.Struct, rename={"executor": "executorId"}):
+    """Spark runs no more tasks on an executor, because too many failed there."""
+
+    executor: str
+    time: int = 0
+
+
+class ApplicationStart(msgspec.Struct):
+    """The application began."""
 
     time: int = msgspec.field(name="Timestamp")
-    name: str = _named("App Name", "")  # type: ignore[assignment]
+    name: str = msgspec.field(name="App Name", default="")
     number: str | None = msgspec.field(name="App ID", default=None)
 
 
-class StreamProgress(msgspec.Struct):
-    """The progress of a batch of Structured Streaming."""
+class ApplicationEnd(msgspec.Struct):
+    """The application ended."""
 
-    query: str = _named("id", "")  # type: ignore[assignment]
-    """Id of the query."""
-    name: str | None = None
-    """Name of the query, if it has one."""
-    timestamp: str = ""
-    """When the batch began, ISO 8601."""
-    batch: int = _named("batchId", -1)  # type: ignore[assignment]
-    durations: dict[str, int] = msgspec.field(name="durationMs", default_factory=dict)
-    """Milliseconds by phase."""
+    time: int = msgspec.field(name="Timestamp")
 
 
-class QueryProgress(msgspec.Struct):
-    """A batch ended."""
+class Environment(msgspec.Struct):
+    """The settings of the application."""
 
-    progress: StreamProgress = msgspec.field(default_factory=StreamProgress)
+    settings: Mapping[str, str] = msgspec.field(name="Spark Properties", default_factory=dict)
 
 
 class LogVersion(msgspec.Struct):
@@ -236,27 +169,40 @@ SparkEvent = (
     | TaskEnd
     | StageSubmitted
     | StageCompleted
+    | SqlStarted
     | SqlPlanned
     | SqlEnded
+    | DriverMetrics
     | JobStart
     | JobEnd
     | ExecutorAdded
     | ExecutorRemoved
-    | Application
+    | ExecutorExcluded
+    | ApplicationStart
+    | ApplicationEnd
+    | Environment
+    | QueryStarted
     | QueryProgress
+    | QueryTerminated
     | LogVersion
 )
 
-_PROGRESS = "org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgressEvent"
+_QUERY = "org.apache.spark.sql.streaming.StreamingQueryListener$Query"
 _SQL = "org.apache.spark.sql.execution.ui.SparkListenerSQL"
 EVENT_TYPES: Mapping[str, type] = {
-    f"{_SQL}ExecutionStart": SqlPlanned,
+    f"{_SQL}ExecutionStart": SqlStarted,
     f"{_SQL}AdaptiveExecutionUpdate": SqlPlanned,
     f"{_SQL}ExecutionEnd": SqlEnded,
-    _PROGRESS: QueryProgress,
+    "org.apache.spark.sql.execution.ui.SparkListenerDriverAccumUpdates": DriverMetrics,
+    f"{_QUERY}StartedEvent": QueryStarted,
+    f"{_QUERY}ProgressEvent": QueryProgress,
+    f"{_QUERY}TerminatedEvent": QueryTerminated,
+    "org.apache.spark.scheduler.SparkListenerExecutorExcluded": ExecutorExcluded,
+    "org.apache.spark.scheduler.SparkListenerExecutorBlacklisted": ExecutorExcluded,
     "SparkListenerLogStart": LogVersion,
-    "SparkListenerApplicationStart": Application,
-    "SparkListenerApplicationEnd": Application,
+    "SparkListenerApplicationStart": ApplicationStart,
+    "SparkListenerApplicationEnd": ApplicationEnd,
+    "SparkListenerEnvironmentUpdate": Environment,
     "SparkListenerExecutorAdded": ExecutorAdded,
     "SparkListenerExecutorRemoved": ExecutorRemoved,
     "SparkListenerJobStart": JobStart,

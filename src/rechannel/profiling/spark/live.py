@@ -19,10 +19,11 @@ from rechannel.errors import SessionError
 from rechannel.profiling.model.analysis import Analysis, OpenedTrace, analyse_pieces
 from rechannel.profiling.model.pieces import Pieces
 from rechannel.profiling.model.trace import MS
-from rechannel.profiling.spark.events import Metrics, ShuffleRead, ShuffleWrite
-from rechannel.profiling.spark.log import SparkJob, SparkLog, SparkStage
+from rechannel.profiling.spark.application import Executor, Job, Stage
+from rechannel.profiling.spark.log import SparkLog
 from rechannel.profiling.spark.plans import named
 from rechannel.profiling.spark.rows import SparkTask
+from rechannel.profiling.spark.task_events import Metrics, ShuffleRead, ShuffleWrite
 from rechannel.profiling.spark.trace import spark_trace
 from rechannel.telemetry.spark_tasks import SparkTasks, open_spark_tasks
 
@@ -117,13 +118,12 @@ class LiveSession:
         for (number, _), job in self._jobs.items():
             begun, over = job.get("submissionTime") or start_ms, job.get("completionTime") or 0
             if begun < end_ms and (not over or over > start_ms):
-                log.jobs[number] = SparkJob(
-                    number=number, start=begun, end=min(over or end_ms, end_ms)
-                )
+                log.jobs[number] = Job(number=number, start=begun, end=min(over or end_ms, end_ms))
         for info in self._stages.values():
             self._stage(log, info, start_ms, end_ms)
         for row in self.tasks.newest("ExecutorSummaryWrapper", EXECUTORS):
-            log.cores[row["info"]["id"]] = row["info"]["totalCores"]
+            name = row["info"]["id"]
+            log.executors[name] = Executor(name=name, cores=row["info"]["totalCores"])
         self._forget(start_ms)
         return log
 
@@ -184,7 +184,8 @@ class LiveSession:
         if begun is None or begun >= end_ms or (over and over <= start_ms):
             return
         stage = info["stageId"], info["attemptId"]
-        log.stages[stage[0]] = SparkStage(named(self._nodes.get(stage[0], ()), info["name"]))
+        name = named(self._nodes.get(stage[0], ()), info["name"])
+        log.stages[stage[0]] = Stage(number=stage[0], attempt=stage[1], name=name)
         rows = self._done.get(stage)
         if rows is None:
             rows = self.tasks.rows_of(*stage)
@@ -246,6 +247,7 @@ def _add(log: SparkLog, row: Mapping[str, Any], start_ms: int, end_ms: int) -> N
             ),
             good=row["status"] in ("SUCCESS", *RUNNING),
             killed=row["status"] == "KILLED",
+            attempt=row.get("stageAttemptId", 0),
         )
     )
 

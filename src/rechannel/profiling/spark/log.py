@@ -7,67 +7,28 @@ error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from rechannel.errors import TraceError
 from rechannel.profiling.model.batches import StreamBatch
-from rechannel.profiling.model.trace import MS
+from rechannel.profiling.spark.application import Application, Executor, Job, Stage
+from rechannel.profiling.spark.attempts import Attempts
 from rechannel.profiling.spark.events import (
-    Application,
-    ExecutorAdded,
-    ExecutorRemoved,
-    JobEnd,
-    JobStart,
+    ApplicationEnd,
+    ApplicationStart,
     LogVersion,
     MalformedEventError,
-    Metrics,
-    QueryProgress,
-    StageCompleted,
-    StageInfo,
-    StageSubmitted,
-    StreamProgress,
-    TaskEnd,
-    TaskInfo,
-    TaskStart,
     decode,
 )
-from rechannel.profiling.spark.plans import Plans, stage_name
-from rechannel.profiling.spark.rows import SparkTask, TaskRows
+from rechannel.profiling.spark.facts import Facts, lost_at_the_end, whole_stages
+from rechannel.profiling.spark.progress import with_intervals
+from rechannel.profiling.spark.rows import TaskRows
+from rechannel.profiling.spark.task_events import TaskEnd, TaskStart
 from rechannel.profiling.storage.blocks import RowBlocks
 
-LATEST = 1 << 43
-"""Latest time that a log may contain, ms: the year 2248."""
 NAMED_LINES = 20
 """Bad lines that are named; all are counted."""
-
-
-@dataclass(frozen=True, slots=True)
-class SparkStage:
-    """A stage."""
-
-    name: str
-    """Its name for users."""
-    parents: tuple[int, ...] = ()
-    """Stages whose output it reads."""
-    rdd: int = -1
-    """The RDD that it computes; -1 if unknown."""
-
-
-@dataclass(slots=True)
-class SparkJob:
-    """A job, ms."""
-
-    number: int
-    start: int
-    end: int = 0
-    """0 if the log does not say."""
-    stages: tuple[int, ...] = ()
-    """Ids of its stages."""
-    batch: str | None = None
-    query: str | None = None
-    description: str | None = None
 
 
 @dataclass(slots=True)
@@ -77,25 +38,83 @@ class SparkLog:
     strict: bool = False
     version: str = ""
     name: str = ""
+    number: str = ""
+    """Id of the application."""
     start: int = 0
     end: int = 0
+    ended: bool = False
+    """Whether the log has the end of the application."""
     lines: int = 0
-    tasks: TaskRows = field(default_factory=TaskRows)
-    stages: dict[int, SparkStage] = field(default_factory=dict)
-    jobs: dict[int, SparkJob] = field(default_factory=dict)
-    cores: dict[str, int] = field(default_factory=dict)
-    """Number of cores by executor."""
-    removed: dict[str, int] = field(default_factory=dict)
-    """When executors were removed."""
-    batches: list[StreamBatch] = field(default_factory=list)
+    attempts: Attempts = field(default_factory=Attempts)
+    told: Facts = field(default_factory=Facts)
     bad: list[tuple[int, str]] = field(default_factory=list)
     """Number and problem of skipped lines, the first few."""
     bad_lines: int = 0
-    open_tasks: int = 0
-    """Number of tasks whose end is not in the log."""
-    _running: dict[int, TaskStart] = field(default_factory=dict)
-    _names: dict[str, str] = field(default_factory=dict)
-    _plans: Plans = field(default_factory=Plans)
+
+    @property
+    def tasks(self) -> TaskRows:
+        """All attempts of tasks that have ended."""
+        return self.attempts.rows
+
+    @property
+    def open_tasks(self) -> int:
+        """Number of tasks whose end is not in the log."""
+        return self.attempts.open_tasks
+
+    @property
+    def stages(self) -> dict[int, Stage]:
+        """The latest attempt of every stage."""
+        return self.told.stages
+
+    @property
+    def jobs(self) -> dict[int, Job]:
+        """Jobs by number."""
+        return self.told.jobs
+
+    @property
+    def executors(self) -> dict[str, Executor]:
+        """Executors by name."""
+        return self.told.executors
+
+    @property
+    def cores(self) -> Mapping[str, int]:
+        """Number of cores by executor."""
+        return {name: each.cores for name, each in self.executors.items()}
+
+    @property
+    def removed(self) -> Mapping[str, int]:
+        """When executors were removed."""
+        return {name: each.removed for name, each in self.executors.items() if each.removed}
+
+    @property
+    def batches(self) -> list[StreamBatch]:
+        """Batches of streams."""
+        return [
+            StreamBatch(query=each.query, number=each.number, start=each.start, end=each.end)
+            for each in self.told.batches
+        ]
+
+    def facts(self) -> Application:
+        """Return what the log says of the application."""
+        self.finish()
+        told = self.told
+        return Application(
+            name=self.name,
+            number=self.number,
+            version=self.version,
+            start=self.start,
+            end=self.end,
+            ended=self.ended,
+            settings=told.settings,
+            executors=lost_at_the_end(told.executors.values(), self.end if self.ended else 0),
+            jobs=told.jobs,
+            stages=whole_stages(told.attempts),
+            executions=told.sql.known,
+            batches=with_intervals(told.batches),
+            streams=told.streams,
+            exceptions=self.attempts.exceptions,
+            tasks=self.tasks,
+        )
 
     def read(self, lines: Iterable[bytes], origin: str = "the log") -> SparkLog:
         """Read lines. Raises TraceError if they are no event log and, with `strict`, for any bad
@@ -128,26 +147,8 @@ class SparkLog:
         """Return all tasks. Those without an end last until the end of the log, or of their
         executor.
         """
-        begun = [start.info.launch for start in self._running.values()]
-        known = self.tasks.close().span
-        self.end = max([self.end, *begun, *(() if known is None else (known[1] // MS,))])
-        for start in self._running.values():
-            info, gone = start.info, self.removed.get(start.info.executor)
-            finish = max(info.launch, self.end if gone is None else gone)
-            self.tasks.add(
-                SparkTask(
-                    number=info.number,
-                    stage=start.stage,
-                    index=info.index,
-                    executor=info.executor,
-                    launch=info.launch,
-                    finish=finish,
-                    metrics=Metrics(run=finish - info.launch),
-                    good=gone is None,
-                )
-            )
-        self.open_tasks += len(self._running)
-        self._running.clear()
+        self.end = max(self.end, self.attempts.latest)
+        self.attempts.finish(self.end, self.removed)
         return self.tasks.close()
 
     def _skip(self, reason: str, origin: str, *, strict: bool) -> None:
@@ -161,109 +162,19 @@ class SparkLog:
             self.bad.append((self.lines, reason))
 
     def _take(self, event: object) -> None:
-        self._plans.see(event)
         match event:
             case TaskEnd():
-                self._ended(event)
+                self.attempts.ended(event)
             case TaskStart():
-                _check(event.info, event.stage)
-                self._running[event.info.number] = event
-            case StageSubmitted() | StageCompleted():
-                self.stages[event.info.number] = self._stage(event.info)
-            case JobStart():
-                self._job(event)
-            case JobEnd():
-                self.end = max(self.end, event.time)
-                if event.number in self.jobs:
-                    self.jobs[event.number].end = event.time
-            case ExecutorAdded():
-                self.cores[event.executor] = event.info.cores
-            case ExecutorRemoved():
-                self.removed[event.executor] = event.time
-            case Application():
-                self.name = event.name or self.name
+                self.attempts.began(event)
+            case ApplicationStart():
+                self.name, self.number = event.name or self.name, event.number or self.number
                 self.start = self.start or event.time
                 self.end = max(self.end, event.time)
-            case QueryProgress():
-                self._batch(event.progress)
+            case ApplicationEnd():
+                self.end, self.ended = max(self.end, event.time), True
             case LogVersion():
                 self.version = event.spark
-
-    def _ended(self, event: TaskEnd) -> None:
-        info = event.info
-        self._running.pop(info.number, None)
-        _check(info, event.stage)
-        if info.finish < info.launch:
-            msg = f"task {info.number} ends at {info.finish}, before it begins at {info.launch}"
-            raise TraceError(msg)
-        if event.reason.name == "Resubmitted":
-            # The task had succeeded and was recorded; then its output was lost with its executor.
-            self.tasks.lost.add(info.number)
-            return
-        self.tasks.add(
-            SparkTask(
-                number=info.number,
-                stage=event.stage,
-                index=info.index,
-                executor=info.executor,
-                launch=info.launch,
-                finish=info.finish,
-                getting=info.getting,
-                # Without metrics, all that is known is that the task ran.
-                metrics=event.metrics or Metrics(run=info.finish - info.launch),
-                good=not (info.failed or info.killed),
-                killed=info.killed,
-            )
-        )
-
-    def _stage(self, info: StageInfo) -> SparkStage:
-        name = stage_name(info, self._plans.nodes(info))
-        rdd = info.rdds[0].number if info.rdds else -1
-        return SparkStage(self._names.setdefault(name, name), tuple(info.parents), rdd)
-
-    def _batch(self, progress: StreamProgress) -> None:
-        try:
-            start = round(datetime.fromisoformat(progress.timestamp).timestamp() * 1_000)
-        except ValueError as error:
-            msg = f"a batch begins at {progress.timestamp!r}, which is not a timestamp"
-            raise TraceError(msg) from error
-        end = start + progress.durations.get("triggerExecution", 0)
-        self.end = max(self.end, end)
-        self.batches.append(
-            StreamBatch(
-                query=progress.name or progress.query,
-                number=progress.batch,
-                start=start,
-                end=end,
-            )
-        )
-
-    def _job(self, event: JobStart) -> None:
-        self.end = max(self.end, event.time)
-        properties = event.properties or {}
-        self.jobs[event.number] = SparkJob(
-            number=event.number,
-            start=event.time,
-            stages=tuple(stage.number for stage in event.stages),
-            batch=properties.get("streaming.sql.batchId"),
-            query=properties.get("sql.streaming.queryId"),
-            description=properties.get("spark.job.description"),
-        )
-        for stage in event.stages:
-            if stage.number not in self.stages:
-                self.stages[stage.number] = self._stage(stage)
-
-
-def _check(info: TaskInfo, stage: int) -> None:
-    """Raise TraceError for impossible numbers."""
-    known = (
-        ("id", info.number, 1 << 62),
-        ("stage", stage, 1 << 31),
-        ("index", info.index, 1 << 31),
-        ("launch time", info.launch, LATEST),
-        ("finish time", info.finish, LATEST),
-    )
-    for what, number, most in known:
-        if not -most <= number < most:
-            msg = f"the {what} of a task is {number}"
-            raise TraceError(msg)
+            case _:
+                self.told.see(event)
+                self.end = max(self.end, self.told.latest)

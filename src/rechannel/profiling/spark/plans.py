@@ -11,40 +11,100 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from rechannel.profiling.spark.events import PlanNode, SqlEnded, SqlPlanned, StageInfo
+from rechannel.profiling.spark.events import StageInfo
+from rechannel.profiling.spark.sql_events import PlanNode, SqlEnded, SqlPlanned, SqlStarted
 
 _HIDDEN = re.compile(
     r"WholeStageCodegen|InputAdapter|AdaptiveSparkPlan|QueryStage|AQEShuffleRead|ResultQueryStage"
 )
 """Nodes that are about how Spark runs a plan."""
-_FUNCTION = re.compile(r"\w*(?:InPandas|InArrow|EvalPython)\w*\W.*?(\w+)\(")
-"""Matches the name of the first Python function of a node."""
+_PYTHON = re.compile(r"\w*(?:InPandas|InArrow|Python)\w*\W")
+"""Matches a node that calls Python functions."""
+_CALL = re.compile(r"([\w<>]+)\(")
+_NUMBER = re.compile(r"#\d+L?|plan_id=\d+")
+_SEARCHED = 2_000
+"""Characters of a node that are searched for functions."""
+DETAIL = 300
+"""Characters of a node with its arguments that are kept."""
+DETAILS = 1 << 24
+"""Characters that are kept in all; further nodes are known by their names."""
 _NOWHERE = "NativeMethodAccessorImpl"
 """The call site of everything that a Python program requests through the gateway."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageNodes:
+    """Nodes of a plan that one stage runs, from the leaves on."""
+
+    nodes: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
+    """The nodes with their arguments, `DETAIL` characters each."""
+    functions: tuple[str, ...] = ()
+    """Names of Python functions."""
+    name: str = ""
+    """For users: distinct nodes, and the functions in them."""
+
+
+UNKNOWN_NODES = StageNodes()
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
     """What lies between exchanges."""
 
-    names: list[str] = field(default_factory=list)
-    """Nodes, from the leaves on."""
+    nodes: list[PlanNode] = field(default_factory=list)
+    """From the leaves on."""
     counters: list[int] = field(default_factory=list)
     """Accumulators of the nodes."""
 
+    def named(self) -> StageNodes:
+        """Return its nodes."""
+        functions = [python_functions(node.text) for node in self.nodes]
+        shown = [
+            f"{node.name} {found[0]}" if found else node.name
+            for node, found in zip(self.nodes, functions, strict=True)
+        ]
+        return StageNodes(
+            nodes=tuple(node.name for node in self.nodes),
+            details=tuple(node.text[:DETAIL] for node in self.nodes),
+            functions=tuple(dict.fromkeys(name for found in functions for name in found)),
+            name=" > ".join(dict.fromkeys(shown)),
+        )
 
-def counted(plan: PlanNode) -> Mapping[int, str]:
+
+def python_functions(text: str) -> list[str]:
+    """Return the names of the Python functions that a node calls. text: the node with its arguments.
+
+    A call of a Python function has a number, as a column has: `shout(upper(word#1))#9`. If no call
+    has one, as in early versions of Spark, they are the outermost calls.
+    """
+    if not _PYTHON.match(text):
+        return []
+    numbered, outermost, end = [], [], 0
+    for call in _CALL.finditer(text, 0, _SEARCHED):
+        depth, at = 1, call.end()
+        while depth and at < len(text):
+            depth += {"(": 1, ")": -1}.get(text[at], 0)
+            at += 1
+        if text[at : at + 1] == "#":
+            numbered.append(call[1])
+        if call.start() >= end:
+            outermost.append(call[1])
+            end = at
+    return list(dict.fromkeys(numbered or outermost))
+
+
+def counted(plan: PlanNode) -> Mapping[int, StageNodes]:
     """Return, by accumulator, the nodes of the part of a plan that uses it."""
     parts = [_Part()]
     _walk(plan, parts[0], parts)
-    return {
-        counter: " > ".join(dict.fromkeys(part.names))
-        for part in parts
-        if part.names
-        for counter in part.counters
-    }
+    found = {}
+    for part in parts:
+        if part.nodes:
+            found.update(dict.fromkeys(part.counters, part.named()))
+    return found
 
 
 def _walk(node: PlanNode, part: _Part, parts: list[_Part]) -> None:
@@ -54,45 +114,60 @@ def _walk(node: PlanNode, part: _Part, parts: list[_Part]) -> None:
         parts.append(below)
         for child in node.children:
             _walk(child, below, parts)
-        below.names.append(node.name)
-        part.names.append(node.name)
+        below.nodes.append(node)
+        part.nodes.append(node)
         return
     for child in node.children:
         _walk(child, part, parts)
     part.counters.extend(metric.accumulator for metric in node.metrics)
     if not _HIDDEN.search(node.name):
-        function = _FUNCTION.match(node.text)
-        part.names.append(f"{node.name} {function[1]}" if function else node.name)
+        part.nodes.append(node)
 
 
 @dataclass(slots=True)
 class Plans:
     """Plans of SQL executions that are running."""
 
-    _names: dict[int, str] = field(default_factory=dict)
+    _nodes: dict[int, StageNodes] = field(default_factory=dict)
     _of: dict[int, list[int]] = field(default_factory=dict)
+    _known: dict[tuple[str, ...], StageNodes] = field(default_factory=dict)
+    _room: int = DETAILS
 
     def see(self, event: object) -> None:
         """Take up a new plan, a changed plan, or the end of an execution; plans that ended are
         dropped.
         """
         match event:
-            case SqlPlanned():
+            case SqlStarted() | SqlPlanned():
                 found = counted(event.plan)
-                self._names.update(found)
+                self._nodes.update(found)
                 self._of.setdefault(event.execution, []).extend(found)
             case SqlEnded():
                 for counter in self._of.pop(event.execution, ()):
-                    self._names.pop(counter, None)
+                    self._nodes.pop(counter, None)
 
-    def nodes(self, stage: StageInfo) -> str:
-        """Return the nodes of a stage; "" if no plan is known, or if the stage has not ended."""
-        votes = Counter(
-            name
-            for each in stage.counters
-            if (name := self._names.get(each.accumulator)) is not None
-        )
-        return votes.most_common(1)[0][0] if votes else ""
+    def nodes(self, stage: StageInfo) -> StageNodes:
+        """Return the nodes of a stage; none if no plan is known, or if the stage has not ended."""
+        votes: Counter[int] = Counter()
+        nodes: dict[int, StageNodes] = {}
+        for each in stage.counters:
+            if (found := self._nodes.get(each.accumulator)) is not None:
+                votes[id(found)] += 1
+                nodes[id(found)] = found
+        return self._shared(nodes[votes.most_common(1)[0][0]]) if votes else UNKNOWN_NODES
+
+    def _shared(self, found: StageNodes) -> StageNodes:
+        """Return one value for all stages whose nodes differ in the numbers of columns only. Stages
+        of streams do, so that a million of them take the memory of a few.
+        """
+        key = tuple(_NUMBER.sub("", text) for text in found.details)
+        if (known := self._known.get(key)) is not None:
+            return known
+        self._room -= sum(map(len, key))
+        if self._room < 0:
+            return replace(found, details=())
+        self._known[key] = found
+        return found
 
 
 def stage_name(stage: StageInfo, nodes: str = "") -> str:

@@ -1,17 +1,21 @@
-"""Tasks of Spark as rows of numbers: the durations that a log reports, made to fit into the task's
-time.
+"""Tasks of Spark as rows of numbers: what a log reports of them, with durations that fit into the
+task's time.
 """
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from rechannel.errors import TraceError
 from rechannel.profiling.model.trace import MS, Times
-from rechannel.profiling.spark.events import Metrics
+from rechannel.profiling.spark.task_events import Metrics
 from rechannel.profiling.storage.blocks import RowBlocks, Rows
 
 SHIPPING = 0.33
@@ -28,7 +32,22 @@ TASK_STEPS = (
 """What a task does on its core, in this order."""
 FETCHING = TASK_STEPS.index("fetch wait")
 
-TASK_ROW = np.dtype(
+FAILURES = (
+    *("", "exception", "fetch failed", "executor lost"),
+    *("killed", "commit denied", "other"),
+)
+"""Why an attempt failed, by its code in `TASK_ROW`; 0 if it did not."""
+LOCALITIES = ("PROCESS_LOCAL", "NODE_LOCAL", "RACK_LOCAL", "ANY", "NO_PREF")
+"""Where a task ran, seen from its data, by the code in `TASK_ROW`; -1 if the log does not say."""
+
+FIGURES = (
+    *("in_bytes", "in_rows", "out_bytes", "out_rows"),
+    *("read_bytes", "read_rows", "fetch_remote", "write_bytes", "write_rows"),
+    *("spill_memory", "spill_disk", "peak", "result", "cpu"),
+)
+"""Columns of `TASK_ROW` that are taken from the log as they are."""
+
+PLACED_ROW = np.dtype(
     [
         ("executor", "i4"),
         ("stage", "i4"),
@@ -37,6 +56,8 @@ TASK_ROW = np.dtype(
         ("getting", "?"),
         ("good", "?"),
         ("killed", "?"),
+        ("failed", "i1"),
+        ("beaten", "?"),
         ("number", "i8"),
         ("launch", "i8"),
         ("finish", "i8"),
@@ -44,20 +65,47 @@ TASK_ROW = np.dtype(
         ("steps", "i8", (len(TASK_STEPS),)),
     ]
 )
-"""Times and durations are ns.
+"""What a trace needs of a task. Times and durations are ns.
 
 executor: number of the executor in `TaskRows.executors`. core: of the executor, -1 until it is
 known. arrive: when the task reached its core. getting: whether the driver fetched the result.
 good: whether the attempt was useful. killed: nothing waited for its end, because another attempt
-was faster, or its result was no longer needed. number: id of the task.
+was faster, or its result was no longer needed. failed: code in `FAILURES`. beaten: whether it was
+killed because another attempt of the same task was faster. number: id of the task.
+"""
+TASK_ROW = np.dtype(
+    [
+        *PLACED_ROW.descr,
+        ("attempt", "i4"),
+        ("speculative", "?"),
+        ("locality", "i1"),
+        *((name, "i8") for name in FIGURES),
+    ]
+)
+"""Everything that is known of a task: `PLACED_ROW`, and what findings need.
+
+attempt: of the stage. locality: code in `LOCALITIES`. in, out: input and output, bytes and rows.
+read: shuffle blocks that it fetched, from this host and others; fetch_remote: bytes of those from
+others. write: shuffle blocks that it wrote. spill_memory, spill_disk: bytes spilled, as they were in
+memory and as they are on disk. peak: execution memory, bytes. result: size of its result, bytes.
+cpu: ns.
 """
 
+_TOLD = (
+    *("executor", "stage", "index", "number", "good", "killed"),
+    *("failed", "beaten", "attempt", "speculative", "locality"),
+    *FIGURES,
+    *("launch", "finish", "getting", "deserialise", "run", "gc", "serialise", "fetch", "write"),
+)
+"""What is known of a task, in the order in which `TaskRows.add` writes it."""
+_TIMES = _TOLD.index("launch")
+_PACKED = struct.Struct(f"={len(_TOLD)}q")
+_MOST = 1 << 43
+"""No time and no duration exceeds it, ms: times `MS` it still has 64 bits."""
 _BUFFERED = 1 << 14
-NOTHING = Metrics()
 
 
-@dataclass(frozen=True, slots=True)
-class SparkTask:
+class SparkTask(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An attempt of a task. Times are Unix milliseconds."""
 
     number: int
@@ -69,10 +117,28 @@ class SparkTask:
     finish: int
     getting: int = 0
     """When the driver began to fetch its result; 0 if it never did."""
-    metrics: Metrics = NOTHING
+    metrics: Metrics = msgspec.field(default_factory=Metrics)
     good: bool = True
     """Whether the attempt succeeded."""
     killed: bool = False
+    failed: int = 0
+    """Code in `FAILURES`."""
+    beaten: bool = False
+    """Whether it was killed because another attempt was faster."""
+    attempt: int = 0
+    """Attempt of the stage."""
+    speculative: bool = False
+    locality: int = -1
+    """Code in `LOCALITIES`."""
+
+
+@dataclass(slots=True)
+class StageSpan:
+    """The tasks of an attempt of a stage: how many there are, and when they ran, ns."""
+
+    tasks: int
+    start: int
+    end: int
 
 
 class TaskRows:
@@ -84,22 +150,43 @@ class TaskRows:
         # Tasks whose output was lost.
         self.lost: set[int] = set()
         self.blocks = RowBlocks(TASK_ROW, "launch", "finish")
-        self._open: list[tuple[int, ...]] = []
+        self.stages: dict[tuple[int, int], StageSpan] = {}
+        self._open = bytearray()
 
     def __len__(self) -> int:
-        return len(self.blocks) + len(self._open)
+        return len(self.blocks) + len(self._open) // _PACKED.size
 
     def add(self, task: SparkTask) -> None:
-        """Add a task."""
+        """Add a task. Raises TraceError for a number that has more than 64 bits."""
         metrics = task.metrics
-        self._open.append(
-            (
+        read, write = metrics.read, metrics.write
+        try:
+            packed = _PACKED.pack(
                 self.executors.setdefault(task.executor, len(self.executors)),
                 task.stage,
                 task.index,
                 task.number,
                 task.good,
                 task.killed,
+                task.failed,
+                task.beaten,
+                task.attempt,
+                task.speculative,
+                task.locality,
+                metrics.input.size,
+                metrics.input.rows,
+                metrics.output.size,
+                metrics.output.rows,
+                read.remote_bytes + read.local_bytes,
+                read.rows,
+                read.remote_bytes,
+                write.size,
+                write.rows,
+                metrics.spill_memory,
+                metrics.spill_disk,
+                metrics.peak,
+                metrics.result,
+                metrics.cpu,
                 task.launch,
                 task.finish,
                 task.getting,
@@ -107,42 +194,67 @@ class TaskRows:
                 metrics.run,
                 metrics.gc,
                 metrics.serialise,
-                metrics.read.fetch_wait,
-                metrics.write.time,
+                read.fetch_wait,
+                write.time,
             )
-        )
-        if len(self._open) >= _BUFFERED:
+        except struct.error as error:
+            msg = f"a number of task {task.number} has more than 64 bits"
+            raise TraceError(msg) from error
+        self._open += packed
+        if len(self._open) >= _BUFFERED * _PACKED.size:
             self.close()
 
     def close(self) -> RowBlocks:
         """Return all rows so far."""
         if self._open:
-            self.blocks.add(rows_of(np.array(self._open, dtype=np.int64)))
-            self._open = []
+            told = np.frombuffer(bytes(self._open), dtype=np.int64).reshape(-1, len(_TOLD))
+            self._open = bytearray()
+            rows = _rows(told)
+            self._count(rows)
+            self.blocks.add(rows)
         return self.blocks
 
+    def _count(self, rows: Rows) -> None:
+        """Note how many tasks of which stages there are, and when they ran."""
+        key = rows["stage"].astype(np.int64) << 32 | rows["attempt"]
+        order = np.argsort(key, kind="stable")
+        begin = np.flatnonzero(np.diff(key[order], prepend=-1 << 62))
+        counts = np.diff(begin, append=len(key)).tolist()
+        starts = np.minimum.reduceat(rows["launch"][order], begin).tolist()
+        ends = np.maximum.reduceat(rows["finish"][order], begin).tolist()
+        for one, count, start, end in zip(
+            key[order][begin].tolist(), counts, starts, ends, strict=True
+        ):
+            stage = one >> 32, one & 0xFFFFFFFF
+            known = self.stages.setdefault(stage, StageSpan(0, start, end))
+            known.tasks += count
+            known.start, known.end = min(known.start, start), max(known.end, end)
 
-def rows_of(told: npt.NDArray[np.int64]) -> Rows:
+
+def _rows(told: npt.NDArray[np.int64]) -> Rows:
     """Return rows of `TASK_ROW`; durations are cut so that rounding and clocks do not make them
     exceed the task.
 
-    told: one row per task, with the columns that `TaskRows.add` writes.
+    told: one row per task, with the columns `_TOLD`.
     """
-    launch, finish, getting, deserialise, run, gc, serialise, fetch = (
-        told[:, i] * MS for i in range(6, 14)
-    )
+    rows = np.empty(len(told), dtype=TASK_ROW)
+    for place, name in enumerate(_TOLD[:_TIMES]):
+        rows[name] = told[:, place]
+    times: Mapping[str, Any] = {
+        name: np.clip(told[:, place], 0, _MOST) * MS
+        for place, name in enumerate(_TOLD)
+        if place >= _TIMES
+    }
+    launch, finish, getting = times["launch"], times["finish"], times["getting"]
     lasted = finish - launch
     back = np.where(getting > 0, np.clip(finish - getting, 0, lasted), 0)
-    deserialise = np.clip(deserialise, 0, lasted - back)
-    run = np.clip(run, 0, lasted - back - deserialise)
-    serialise = np.clip(serialise, 0, lasted - back - deserialise - run)
+    deserialise = np.clip(times["deserialise"], 0, lasted - back)
+    run = np.clip(times["run"], 0, lasted - back - deserialise)
+    serialise = np.clip(times["serialise"], 0, lasted - back - deserialise - run)
     delay = lasted - back - deserialise - run - serialise
-    fetch = np.clip(fetch, 0, run)
-    write = np.clip(told[:, 14], 0, run - fetch)
-    gc = np.clip(gc, 0, run - fetch - write)
-    rows = np.empty(len(told), dtype=TASK_ROW)
-    for place, name in enumerate(("executor", "stage", "index", "number", "good", "killed")):
-        rows[name] = told[:, place]
+    fetch = np.clip(times["fetch"], 0, run)
+    write = np.clip(told[:, _TOLD.index("write")], 0, run - fetch)
+    gc = np.clip(times["gc"], 0, run - fetch - write)
     rows["core"], rows["getting"] = -1, getting > 0
     rows["launch"], rows["finish"] = launch, finish
     rows["arrive"] = launch + (delay * SHIPPING).astype(np.int64)
@@ -150,6 +262,14 @@ def rows_of(told: npt.NDArray[np.int64]) -> Rows:
         [deserialise, fetch, run - fetch - gc - write, gc, write, serialise]
     )
     return rows
+
+
+def placed(rows: Rows) -> Rows:
+    """Return rows of `TASK_ROW` as rows of `PLACED_ROW`."""
+    found = np.empty(len(rows), dtype=PLACED_ROW)
+    for name in PLACED_ROW.names or ():
+        found[name] = rows[name]
+    return found
 
 
 def leaving(rows: Rows) -> Times:

@@ -42,6 +42,7 @@ from rechannel.profiling.model.trace import (
     Times,
     Trace,
 )
+from rechannel.profiling.spark.application import Stage
 from rechannel.profiling.spark.cores import (
     DRIVER,
     DriverKinds,
@@ -49,7 +50,7 @@ from rechannel.profiling.spark.cores import (
     PlacedTasks,
     place_tasks,
 )
-from rechannel.profiling.spark.log import SparkLog, SparkStage
+from rechannel.profiling.spark.log import SparkLog
 from rechannel.profiling.spark.rows import FETCHING, TASK_STEPS, fetching, leaving
 from rechannel.profiling.storage.blocks import Rows
 
@@ -180,7 +181,7 @@ class Fetches:
 
 def spark_trace(log: SparkLog) -> SparkTrace:
     """Return the trace of an application."""
-    tasks = log.finish()
+    tasks, cores, removed = log.finish(), log.cores, log.removed
     number = log.tasks.executors
     executors = sorted(number, key=lambda name: (len(name), name))
     jobs = _spans((job.start, job.end or log.end) for job in log.jobs.values())
@@ -189,7 +190,7 @@ def spark_trace(log: SparkLog) -> SparkTrace:
     boundaries = np.unique(np.concatenate([life, jobs.ravel(), batches.ravel()]))
     done = place_tasks(
         log.tasks,
-        [max(1, log.cores.get(name, 1)) for name in number],
+        [max(1, cores.get(name, 1)) for name in number],
         DriverSpans(
             jobs=jobs,
             batches=batches,
@@ -207,8 +208,11 @@ def spark_trace(log: SparkLog) -> SparkTrace:
         first[number[name]] = len(workers)
         used = int(done.cores.used[number[name]])
         workers += [f"executor {name} core {core + 1}" for core in range(used)]
-        gone += [log.removed.get(name, NEVER) * MS] * used
-    known = [log.stages.get(stage, SparkStage(f"stage {stage}")) for stage in done.stages.tolist()]
+        gone += [removed.get(name, NEVER) * MS] * used
+    known = [
+        log.stages.get(stage, Stage(number=stage, name=f"stage {stage}"))
+        for stage in done.stages.tolist()
+    ]
     parents = _parents(done, log.stages, first)
     names: dict[str, int] = {}
     operator = [names.setdefault(stage.name, len(names)) for stage in known]
@@ -245,9 +249,7 @@ def _span(of_tasks: tuple[int, int] | None, log: SparkLog) -> tuple[int, int]:
     return (min(times), max(times)) if times else (0, 0)
 
 
-def _parents(
-    done: PlacedTasks, stages: Mapping[int, SparkStage], first: Indices
-) -> dict[int, Indices]:
+def _parents(done: PlacedTasks, stages: Mapping[int, Stage], first: Indices) -> dict[int, Indices]:
     """Return, by stage, the cores that wrote what it reads."""
     wrote = done.wrote
     worker = first[wrote[:, 1]] + wrote[:, 2]
@@ -265,7 +267,7 @@ def _parents(
     return found
 
 
-def _same(stages: Mapping[int, SparkStage], ran: Mapping[int, int], skipped: int) -> int | None:
+def _same(stages: Mapping[int, Stage], ran: Mapping[int, int], skipped: int) -> int | None:
     """Return the stage that ran in place of a skipped one."""
     rdd = stages[skipped].rdd if skipped in stages else -1
     return ran.get(rdd) if rdd >= 0 else None

@@ -69,16 +69,18 @@ class RowBlocks:
 
     def meeting(self, start: int, end: int) -> Rows:
         """Return the rows that overlap [start, end], boundaries included, in their order."""
+        return np.concatenate([np.empty(0, dtype=self.kind), *self.within(start, end)])
+
+    def within(self, start: int, end: int) -> Iterator[Rows]:
+        """Iterate over the same rows, block by block."""
         self._close()
-        parts = [np.empty(0, dtype=self.kind)]
         for number, (first, last, _) in enumerate(self._zones):
             if first > end or last < start:
                 continue
             block = self._block(number)
             if first < start or last > end:
                 block = block[(block[self._start] <= end) & (block[self._end] >= start)]
-            parts.append(block)
-        return np.concatenate(parts)
+            yield block
 
     def each(self) -> Iterator[Rows]:
         """Iterate over all blocks."""

@@ -76,6 +76,7 @@ def test_stages_have_the_nodes_between_exchanges():
         ("ArrowEvalPython [shout(word#1)#9], [pythonUDF0#9], 200", "ArrowEvalPython shout"),
         ("BatchEvalPython [f(a#1), g(b#2)], [x]", "BatchEvalPython f"),
         ("FlatMapGroupsInPandas [k#0L], each(k#0L, v#1)#5, [k#6]", "FlatMapGroupsInPandas each"),
+        ("ArrowEvalPython [f(cast(a#1 as string), g(b#2)#3)#4], [x#5]", "ArrowEvalPython f"),
         ("Project [upper(word#1)]", "Project"),
     ],
 )
@@ -92,3 +93,43 @@ def test_plans_that_change_and_end():
     assert named(start, other, done(0, [1]), done(1, [2])) == {0: "A", 1: "B"}
     # Numbers of accumulators mean nothing any more; there is the scope left, and nowhere to look.
     assert named(start, end, done(0, [1])) == {0: "WholeStageCodegen (9)"}
+
+
+def stage_of(plan, counters, start=0):
+    lines = [sql("SQLExecutionStart", executionId=0, sparkPlanInfo=plan), done(start, counters)]
+    return SparkLog(strict=True).read([*small()[:2], *lines]).facts().stages[start, 0]
+
+
+def test_a_stage_has_its_nodes_with_their_arguments_and_functions():
+    found = stage_of(PLAN, [2])
+    assert found.nodes == ("Exchange", "MapInPandas")
+    assert found.details == ("Exchange", "MapInPandas spelled(word#1)#2, [word#3, n#4L]")
+    assert found.functions == ("spelled",)
+    text = "ArrowEvalPython [f(cast(a#1 as string), g(b#2)#3)#4, h(a#1)#6], [x#5]" + " " * 300
+    found = stage_of(node("ArrowEvalPython", text=text, counts=[1]), [1])
+    assert found.functions == ("f", "g", "h")
+    assert [len(each) for each in found.details] == [300]
+
+
+def test_stages_of_many_batches_share_their_nodes():
+    lines, count = [], 50
+    for number in range(count):
+        text = f"HashAggregate(keys=[k#{number}], functions=[count(1)])"
+        plan = node("HashAggregate", text=text, counts=[number])
+        lines += [
+            sql("SQLExecutionStart", executionId=number, sparkPlanInfo=plan),
+            done(number, [number]),
+            sql("SQLExecutionEnd", executionId=number, time=1),
+        ]
+    stages = SparkLog(strict=True).read([*small()[:2], *lines]).facts().stages
+    assert len(stages) == count
+    assert len({id(stage.details) for stage in stages.values()}) == 1
+    assert stages[0, 0].details == ("HashAggregate(keys=[k#0], functions=[count(1)])",)
+
+
+def test_arguments_are_dropped_when_there_is_no_room():
+    log = SparkLog(strict=True)
+    log.told._plans._room = 0
+    start = sql("SQLExecutionStart", executionId=0, sparkPlanInfo=node("A", text="A x", counts=[1]))
+    found = log.read([*small()[:2], start, done(0, [1])]).facts().stages[0, 0]
+    assert (found.nodes, found.details) == (("A",), ())

@@ -168,7 +168,7 @@ class TestOrdinary:
         assert len(found.batches) == BATCHES
         assert [each.number for each in found.batches] == list(range(BATCHES))
         jobs = [each for each in found.jobs.values() if each.batch is not None]
-        assert [each.batch for each in jobs] == [str(number) for number in range(BATCHES)]
+        assert [each.batch for each in jobs] == list(range(BATCHES))
         assert len({each.query for each in jobs}) == 1
         for each, batch in zip(jobs, found.batches, strict=True):
             assert batch.start < each.start <= each.end <= batch.end

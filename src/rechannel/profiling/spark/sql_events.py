@@ -1,0 +1,74 @@
+"""Events of Spark SQL: executions, their plans, and what the driver measured of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+
+class PlanMetric(
+    msgspec.Struct, rename={"accumulator": "accumulatorId", "kind": "metricType"}, gc=False
+):
+    """A metric of a node of a plan."""
+
+    accumulator: int = -1
+    name: str = ""
+    """As the Spark UI shows it, such as `time to build`."""
+    kind: str = ""
+    """sum, size, timing (ms), nsTiming or average."""
+
+
+class PlanNode(msgspec.Struct, rename={"name": "nodeName", "text": "simpleString"}):
+    """A node of a plan."""
+
+    name: str = ""
+    text: str = ""
+    """The node and its arguments."""
+    children: list[PlanNode] = msgspec.field(default_factory=list)
+    metrics: list[PlanMetric] = msgspec.field(default_factory=list)
+
+
+class SqlStarted(
+    msgspec.Struct,
+    rename={
+        "execution": "executionId",
+        "root": "rootExecutionId",
+        "plan": "sparkPlanInfo",
+        "settings": "modifiedConfigs",
+    },
+):
+    """An execution began."""
+
+    execution: int
+    time: int = 0
+    description: str | None = ""
+    root: int | None = None
+    """The execution of which it is a part; its own number if it is none. Since Spark 3.4."""
+    plan: PlanNode = msgspec.field(default_factory=PlanNode)
+    settings: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """Properties that the session changed. Since Spark 3.3."""
+
+
+class SqlPlanned(msgspec.Struct, rename={"execution": "executionId", "plan": "sparkPlanInfo"}):
+    """The plan of an execution changed."""
+
+    execution: int
+    plan: PlanNode = msgspec.field(default_factory=PlanNode)
+
+
+class SqlEnded(msgspec.Struct, rename={"execution": "executionId", "error": "errorMessage"}):
+    """An execution ended."""
+
+    execution: int
+    time: int = 0
+    error: str | None = None
+    """Why it failed; empty if it did not. Since Spark 3.4."""
+
+
+class DriverMetrics(msgspec.Struct, rename={"execution": "executionId", "values": "accumUpdates"}):
+    """What the driver measured of an execution: broadcasts, files, partitions."""
+
+    execution: int
+    values: list[tuple[int, int]] = msgspec.field(default_factory=list)
+    """Accumulators and what was added to them."""
