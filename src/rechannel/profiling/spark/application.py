@@ -80,7 +80,7 @@ class Job:
     stages: tuple[int, ...] = ()
     execution: int | None = None
     root: int | None = None
-    """The SQL execution of which `execution` is a part; the same if it is none."""
+    """The SQL execution of which `execution` is a part; the same if that is not a part of another."""
     batch: int | None = None
     query: str = ""
     """Id of the stream."""
@@ -102,7 +102,7 @@ class Execution:
     end: int = 0
     description: str = ""
     root: int | None = None
-    """The execution of which it is a part; None if it is none."""
+    """The execution of which it is a part; None if it is not a part of another."""
     failure: str = ""
     """Why it failed, the first line; "" if it did not."""
     writes: bool = False

@@ -38,7 +38,7 @@ class Executions:
     """Length and number of executions that ended and have their plan: a heap."""
 
     def root(self, execution: int) -> int:
-        """Return the execution of which one is a part; itself if it is none."""
+        """Return the execution of which one is a part; itself if that is not a part of another."""
         known = self.known.get(execution)
         return execution if known is None or known.root is None else known.root
 

@@ -207,7 +207,7 @@ def _stored(info: StageInfo) -> tuple[Stored, ...]:
 
 
 def _number(text: str | None) -> int | None:
-    """Return the whole number that a property is; None if it is none."""
+    """Return the whole number that a property is; None without it."""
     try:
         return None if text is None else int(text)
     except ValueError as error:

@@ -22,7 +22,7 @@ SPREAD = 0.1
 
 
 def batch_of(progress: StreamProgress) -> Batch:
-    """Return a batch. Raises TraceError if its time is none."""
+    """Return a batch. Raises TraceError if its time is not a timestamp."""
     start, states = moment(progress.timestamp), progress.states
     water = progress.event_time.watermark
     return Batch(

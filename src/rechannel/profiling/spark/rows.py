@@ -45,7 +45,7 @@ FIGURES = (
     *("read_bytes", "read_rows", "fetch_remote", "write_bytes", "write_rows"),
     *("spill_memory", "spill_disk", "peak", "result", "cpu"),
 )
-"""Columns of `TASK_ROW` that are taken from the log as they are."""
+"""Columns of `TASK_ROW` whose values are those of the log."""
 
 PLACED_ROW = np.dtype(
     [

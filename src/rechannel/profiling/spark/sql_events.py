@@ -44,7 +44,7 @@ class SqlStarted(
     time: int = 0
     description: str | None = ""
     root: int | None = None
-    """The execution of which it is a part; its own number if it is none. Since Spark 3.4."""
+    """The execution of which it is a part; its own number if that is not a part of another. Since Spark 3.4."""
     plan: PlanNode = msgspec.field(default_factory=PlanNode)
     settings: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Properties that the session changed. Since Spark 3.3."""
