@@ -23,7 +23,7 @@ from rechannel.profiling.spark.events import (
 )
 from rechannel.profiling.spark.executions import Executions
 from rechannel.profiling.spark.plans import Plans, stage_name
-from rechannel.profiling.spark.progress import batch_of, moment
+from rechannel.profiling.spark.progress import batch_of, idle, moment
 from rechannel.profiling.spark.sql_events import DriverMetrics, SqlEnded, SqlPlanned, SqlStarted
 from rechannel.profiling.spark.stream_events import QueryProgress, QueryStarted, QueryTerminated
 
@@ -157,7 +157,7 @@ class Facts:
             case QueryProgress():
                 found = batch_of(event.progress)
                 self._at(found.end)
-                if found.rows or "addBatch" in found.phases or not found.phases:
+                if not idle(found):
                     self.batches.append(found)
             case QueryStarted():
                 start = moment(event.timestamp) if event.timestamp else self.latest

@@ -45,6 +45,12 @@ def batch_of(progress: StreamProgress) -> Batch:
     )
 
 
+def idle(batch: Batch) -> bool:
+    """Return whether a trigger only looked for offsets, and found no new ones: it made no batch."""
+    looked = any(phase in batch.phases for phase in ("latestOffset", "getOffset"))
+    return looked and not any(phase in batch.phases for phase in ("addBatch", "walCommit"))
+
+
 def moment(timestamp: str) -> int:
     """Return Unix milliseconds. timestamp: ISO 8601. Raises TraceError."""
     try:
