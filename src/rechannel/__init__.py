@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from rechannel.job import Job
     from rechannel.job_seams import InProcess
     from rechannel.model.patience import Patience
-    from rechannel.profiling.api import profile, profile_session
+    from rechannel.profiling.api import compare_profiles, profile, profile_session
     from rechannel.running import Reconfiguration, RunningJob
     from rechannel.settings import Settings
     from rechannel.state.stores.local import Durability
@@ -59,6 +59,7 @@ _HOMES = {
     "Settings": "rechannel.settings",
     "advise": "rechannel.engine.spark.session.session",
     "between": "rechannel.dataflow.streams.joins",
+    "compare_profiles": "rechannel.profiling.api",
     "computed": "rechannel.dataflow.streams.columns",
     "every": "rechannel.dataflow.streams.windowing",
     "for_each_batch": "rechannel.bridge",
@@ -129,6 +130,7 @@ __all__ = [
     "aggregates",
     "between",
     "changes",
+    "compare_profiles",
     "computed",
     "control",
     "errors",

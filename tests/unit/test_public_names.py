@@ -24,6 +24,7 @@ ROOT = [
     "aggregates",
     "between",
     "changes",
+    "compare_profiles",
     "computed",
     "control",
     "errors",

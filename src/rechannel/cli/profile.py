@@ -1,37 +1,73 @@
-"""`rechannel profile`: why an application is slow."""
+"""`rechannel profile`: why an application is slow, what changed between two runs, and whether it keeps its limits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stdout
+from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from rechannel.cli.screen import count, say, share, show, show_json, show_table, table
-from rechannel.errors import TraceError
+from rechannel.cli.profiles.values import duration, threshold, window
+from rechannel.cli.screen import in_line, say
+from rechannel.errors import RefusedError, TraceError
+from rechannel.profiling.model.causes import CAUSES
+from rechannel.profiling.model.finding import Finding
+from rechannel.profiling.model.limits import SLOWER, Limit, broken, read_limit
 
 if TYPE_CHECKING:
-    import polars as pl
     from pyspark.sql import SparkSession
-    from rich.table import Table
 
-NS = 1_000_000_000
+    from rechannel.profiling.model.analysis import Analysis
+
+BROKEN = 1
+"""Exit code if a limit is broken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is to be profiled and shown."""
+
+    window: Literal["batch"] | timedelta
+    query: str | None
+    since: timedelta
+    until: timedelta | None
+    threshold: timedelta
+    strict: bool
+    spark: str | None
+    """Master of a session on which windows are analysed."""
+    limits: Sequence[Limit]
+    top: int
+    page: str | None
+    png: str | None
+    as_json: bool
 
 
 def profile(  # noqa: PLR0913, PLR0917 - a command line
-    path: Annotated[
-        str,
+    logs: Annotated[
+        list[str],
         typer.Argument(
-            metavar="LOG",
-            help="A Spark event log, the state directory of a job, or a trace (.parquet, .csv, .jsonl, .msgpack).",
+            metavar="LOG [LOG]",
+            help="A Spark event log, the state directory of a job, or a trace (.parquet, .csv, .jsonl, .msgpack);"
+            " two of them to see what changed. After --run and --, a command.",
         ),
     ],
-    window: Annotated[
+    run: Annotated[
+        bool,
+        typer.Option(
+            "--run", help="Run a command (spark-submit, python, ...) and profile what it did."
+        ),
+    ] = False,
+    window_length: Annotated[
         str,
         typer.Option(
-            metavar="SECONDS",
+            "--window",
+            metavar="TIME",
             help="Length of a window; 'batch' for one window per batch of a stream.",
         ),
     ] = "1",
@@ -39,19 +75,28 @@ def profile(  # noqa: PLR0913, PLR0917 - a command line
         str | None, typer.Option(metavar="NAME", help="The stream whose batches are windows.")
     ] = None,
     since: Annotated[
-        float, typer.Option(min=0, help="Start of the part to analyse, seconds from the beginning.")
-    ] = 0.0,
+        str, typer.Option(metavar="TIME", help="Start of the part to analyse, from the beginning.")
+    ] = "0",
     until: Annotated[
-        float | None,
-        typer.Option(min=0, help="End of the part to analyse, seconds from the beginning."),
+        str | None,
+        typer.Option(metavar="TIME", help="End of the part to analyse, from the beginning."),
     ] = None,
-    threshold: Annotated[
-        float,
+    gaps: Annotated[
+        str,
         typer.Option(
-            min=0,
-            help="Gaps shorter than this belong to the activities next to them, milliseconds.",
+            "--threshold",
+            metavar="TIME",
+            help="Gaps shorter than this belong to the activities next to them.",
         ),
-    ] = 0.0,
+    ] = "0",
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LIMIT",
+            help="Exit with 1 if mending a cause would gain more: 'skew>20%', 'any>30s'; with two logs, 'slower>10%'."
+            " May be repeated.",
+        ),
+    ] = None,
     top: Annotated[int, typer.Option(min=1, help="Rows per table.")] = 10,
     page: Annotated[
         str | None,
@@ -72,54 +117,117 @@ def profile(  # noqa: PLR0913, PLR0917 - a command line
     """Find what is on the critical path of an application, and suggest what to try.
 
     Works for any Spark application: batch, streaming, SQL; for Rechannel jobs in more detail.
-    Shares of the critical path (CP) are computed with SnailTrail's algorithm.
+    Shares of the critical path (CP) are computed with SnailTrail's algorithm. A TIME is '5 seconds',
+    '200 ms', or a number of seconds.
     """
+    two = not run and len(logs) == 2
+    asked = Asked(
+        window=window(window_length),
+        query=query,
+        since=duration(since, "--since"),
+        until=None if until is None else duration(until, "--until"),
+        threshold=threshold(gaps),
+        strict=strict,
+        spark=spark,
+        limits=[_limit(text, two=two) for text in fail_on or ()],
+        top=top,
+        page=page,
+        png=png,
+        as_json=as_json,
+    )
+    code = _run(logs, asked) if run else _compare(logs, asked) if two else _explain(logs, asked)
+    if code:
+        raise typer.Exit(code)
+
+
+def _explain(logs: Sequence[str], asked: Asked) -> int:
+    if len(logs) > 2:
+        msg = (
+            f"at most two logs can be compared, not {len(logs)}; a command comes after --run and --"
+        )
+        raise RefusedError(msg)
+    (made,) = _profiled(logs, asked)
+    return _report(made, asked)
+
+
+def _compare(logs: Sequence[str], asked: Asked) -> int:
+    if asked.page or asked.png:
+        msg = "--html and --png show one run: profile the logs one by one"
+        raise RefusedError(msg)
+    from rechannel.profiling.api import compare_profiles
+
+    one, two = _profiled(logs, asked)
+    made = compare_profiles(one, two)
+    from rechannel.cli.profiles.shown import show_comparison
+
+    show_comparison(made, (logs[0], logs[1]), asked.top, as_json=asked.as_json)
+    return _verdict(broken(asked.limits, _costs(two), made))
+
+
+def _run(command: Sequence[str], asked: Asked) -> int:
+    """Run a command. Its standard output stays its own, unless JSON is asked for: the report goes to standard error."""
+    from rechannel.cli.profiles.running import planned, run_and_report
+
+    def report(log: Path) -> int:
+        (made,) = _profiled([str(log)], asked)
+        with nullcontext() if asked.as_json else redirect_stdout(sys.stderr):
+            return _report(made, asked)
+
+    return run_and_report(partial(planned, command), report)
+
+
+def _report(made: Analysis, asked: Asked) -> int:
+    from rechannel.cli.profiles.shown import show_analysis, write_files
+
+    write_files(made, asked.page, asked.png)
+    show_analysis(made, asked.top, as_json=asked.as_json)
+    return _verdict(broken(asked.limits, _costs(made)))
+
+
+def _costs(made: Analysis) -> list[Finding]:
+    """Return what stands out, as far as limits look at it."""
+    return [
+        Finding(cause=each.cause, text=each.text, advice="", gain=each.gain)
+        for each in made.findings
+    ]
+
+
+def _verdict(lines: Sequence[str]) -> int:
+    for line in lines:
+        say(f"failed: {in_line(line)}")
+    return BROKEN if lines else 0
+
+
+def _limit(text: str, *, two: bool) -> Limit:
+    limit = read_limit(text, CAUSES)
+    if limit.cause == SLOWER and not two:
+        msg = f"{text!r} compares two runs: give two logs"
+        raise RefusedError(msg)
+    return limit
+
+
+def _profiled(logs: Sequence[str], asked: Asked) -> list[Analysis]:
+    """Profile one log after the other. Raises TraceError for one in which nothing happens."""
     from rechannel.profiling.api import profile as profiled
 
-    with _session(spark) as held:
-        made = profiled(
-            path,
-            window=window_of(window),
-            threshold=timedelta(milliseconds=threshold),
-            query=query,
-            since=timedelta(seconds=since),
-            until=None if until is None else timedelta(seconds=until),
-            strict=strict,
-            spark=held,
-        )
-    if not len(made.profile.windows):
-        msg = f"{path} contains no activity: nothing begins and ends in it"
-        raise TraceError(msg)
-    from rechannel.profiling.report.record import SUMMARIES, about, as_record, summaries
-
-    if page is not None:
-        from rechannel.profiling.report.page import write_page
-
-        write_page(made, page)
-        say(f"wrote {page}")
-    if png is not None:
-        from rechannel.profiling.report.pictures import write_pictures
-
-        for file in write_pictures(made, png):
-            say(f"wrote {file}")
-    if as_json:
-        show_json(as_record(made, top))
-        return
-    for note in made.notes:
-        say(f"note: {note}")
-    show(f"{made.title}: {about(made)}")
-    for finding in made.findings:
-        show("")
-        show(f"{finding.cause}: {finding.text}")
-    if made.places:
-        show("")
-        for place in made.places[:top]:
-            show(place.text)
-    for title, frame in summaries(made, top).items():
-        if len(frame):
-            show("")
-            show(title)
-            show_table(_rows(SUMMARIES[title], frame))
+    found = []
+    with _session(asked.spark) as held:
+        for log in logs:
+            made = profiled(
+                log,
+                window=asked.window,
+                threshold=asked.threshold,
+                query=asked.query,
+                since=asked.since,
+                until=asked.until,
+                strict=asked.strict,
+                spark=held,
+            )
+            if not len(made.profile.windows):
+                msg = f"{log} contains no activity: nothing begins and ends in it"
+                raise TraceError(msg)
+            found.append(made)
+    return found
 
 
 @contextmanager
@@ -135,28 +243,3 @@ def _session(master: str | None) -> Iterator[SparkSession | None]:
         yield made
     finally:
         made.stop()
-
-
-def window_of(text: str) -> Literal["batch"] | timedelta:
-    """Return the length of windows. Raises BadParameter."""
-    if text == "batch":
-        return "batch"
-    try:
-        return timedelta(seconds=float(text))
-    except (ValueError, OverflowError):
-        msg = f"--window must be a number of seconds or 'batch', not {text!r}"
-        raise typer.BadParameter(msg) from None
-
-
-def _rows(names: tuple[str, ...], frame: pl.DataFrame) -> Table:
-    figures = ("CP", "of all time", "times", "seconds")
-    rows = table(*names, *figures, right=figures)
-    for row in frame.iter_rows(named=True):
-        rows.add_row(
-            *(str(row[name] or "") for name in names),
-            share(row["critical"]),
-            share(row["profile"]),
-            count(row["edges"]),
-            f"{row['ns'] / NS:,.2f}",
-        )
-    return rows

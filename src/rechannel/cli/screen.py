@@ -1,15 +1,24 @@
-"""Output of commands: tables and JSON on standard output, everything else on standard error."""
+"""Output of commands: tables and JSON on standard output, everything else on standard error.
+
+Names of applications, operators and files come from others. What would command the terminal in them (control
+characters, escape sequences, changes of the direction of writing) is shown and never obeyed: `visible` has the rule,
+and every console of the commands applies it to whatever it prints.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Table
+from rich.text import Text
 
 from rechannel.cli.words import in_options
 
@@ -17,23 +26,65 @@ _LONG = 40
 
 UNBOUNDED = 10_000
 """Width at which no line is cut."""
+PROSE = 80
+"""Width of paragraphs on a terminal."""
 
 STEPS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+_OBEYED = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""What a terminal would act on, or could not print: C0 but tab and line feed, C1, marks of direction, surrogates."""
+
+
+def visible(text: str) -> str:
+    """Return a text with a visible character, of one column, in place of each that a terminal would obey."""
+    return _OBEYED.sub(lambda found: _picture(ord(found[0])), text)
+
+
+def in_line(text: str) -> str:
+    """Return a text as one line: line breaks and tabs are visible characters, too."""
+    return visible(text).replace("\n", "\u240a").replace("\t", "\u2409")
+
+
+def _picture(code: int) -> str:
+    """Unicode has pictures of C0 and of DEL."""
+    if code < 0x20:
+        return chr(0x2400 + code)
+    return "\u2421" if code == 0x7F else "\ufffd"
+
+
+class SafeConsole(Console):
+    """A console that obeys its program, and not the texts that it prints."""
+
+    def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
+        super().__init__(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Make a text of a string."""
+        return super().render_str(visible(text), **options)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Make segments of anything."""
+        if isinstance(renderable, Text):
+            shown = visible(renderable.plain)
+            if shown != renderable.plain:
+                renderable = renderable.copy()
+                renderable.plain = shown
+        return super().render(renderable, options)
 
 
 def out() -> Console:
     """The present standard output. If it is not a terminal, lines are as long as necessary."""
-    console = Console(highlight=False, markup=False, emoji=False)
-    return console if console.is_terminal else _unbounded()
+    console = SafeConsole()
+    return console if console.is_terminal else SafeConsole(width=UNBOUNDED)
 
 
 def err() -> Console:
     """The present standard error."""
-    return Console(stderr=True, highlight=False, markup=False, emoji=False)
-
-
-def _unbounded() -> Console:
-    return Console(highlight=False, markup=False, emoji=False, width=UNBOUNDED)
+    return SafeConsole(stderr=True)
 
 
 def complain(error: BaseException) -> None:
@@ -53,9 +104,21 @@ def show(text: str) -> None:
     out().print(text, soft_wrap=True)
 
 
+def show_prose(text: str, *, indent: int = 0) -> None:
+    """Print a paragraph on standard output: wrapped on a terminal, at 80 columns at most, and else one line."""
+    console = out()
+    if not console.is_terminal:
+        console.print(" " * indent + in_line(text), soft_wrap=True)
+        return
+    width = min(PROSE, console.width)
+    console.print(Padding(in_line(text), (0, 0, 0, indent)), width=width)
+
+
 def show_json(value: Any, *, indent: int | None = 2) -> None:
     """Print a JSON value on standard output; with `indent=None` as one line."""
     text = json.dumps(value, indent=indent, ensure_ascii=False, default=_jsonable)
+    # JSON escapes C0 itself, and has an escape for the others.
+    text = _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
     out().out(text, highlight=False)
 
 

@@ -1,4 +1,4 @@
-"""`rc.profile` and `rc.profile_session`."""
+"""`rc.profile`, `rc.compare_profiles` and `rc.profile_session`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rechannel.profiling.model.analysis import Analysis
+    from rechannel.profiling.model.comparison import Comparison
     from rechannel.profiling.watch import Watch
 
 INSTALL = "pip install 'rechannel[profile]'"
@@ -68,6 +69,20 @@ def profile(
     asked = ProfileOptions(window=size, threshold=shortest, query=query, since=first, until=last)
     each = in_threads if spark is None else on_spark(spark)
     return analyse_file(log, asked, strict=strict, each=each)
+
+
+def compare_profiles(a: Analysis, b: Analysis) -> Comparison:
+    """Compare two runs of one application: what got slower or faster from A to B.
+
+    Operators are matched by their names (nodes of the plan, call sites), not by numbers of stages. If both were
+    profiled by batches, the mean batch of A is compared with that of B.
+
+    Returns an object with `text`, whole sentences; `difference` (seconds) and `slower` (a share of A); `by_operator`
+    and `by_activity`, polars frames whose seconds add up to the lengths of the runs; and `notes`.
+    """
+    from rechannel.profiling.model import comparison
+
+    return comparison.compare_profiles(a, b)
 
 
 def profile_session(

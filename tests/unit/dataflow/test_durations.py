@@ -20,6 +20,12 @@ from rechannel.errors import DataflowError
         ("1 hour 30 minutes", 5_400_000_000),
         ("2days", 172_800_000_000),
         (" 1 week ", 604_800_000_000),
+        ("200 ms", 200_000),
+        ("1.5 s", 1_500_000),
+        ("0.1 seconds", 100_000),
+        ("2min", 120_000_000),
+        ("1h 30min", 5_400_000_000),
+        ("30 us", 30),
     ],
 )
 def test_lengths_are_microseconds(given, expected):
@@ -28,7 +34,8 @@ def test_lengths_are_microseconds(given, expected):
 
 @pytest.mark.parametrize(
     "given",
-    ["", "ten seconds", "10", "10 parsecs", "10 seconds ago", "-1 second", 0, -5, 1.5, True, None, timedelta(0)],
+    ["", "ten seconds", "10", "10 parsecs", "10 seconds ago", "5 ss", "5 m", "-1 second",
+     0, -5, 1.5, True, None, timedelta(0)],
 )  # fmt: skip
 def test_what_is_no_length_is_refused(given):
     with pytest.raises(

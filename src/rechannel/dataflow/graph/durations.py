@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from decimal import Decimal
 
 from rechannel.errors import DataflowError
 
 Duration = timedelta | str | int
-"""A timedelta, a text such as "10 seconds" or "1 hour 30 minutes", or whole milliseconds."""
+"""A timedelta, a text such as "10 seconds", "200 ms" or "1 hour 30 minutes", or whole milliseconds."""
 
 _UNITS = {
     "microsecond": 1,
@@ -19,9 +20,15 @@ _UNITS = {
     "day": 86_400_000_000,
     "week": 604_800_000_000,
 }
+_SHORT = {"us": "microsecond", "ms": "millisecond", "s": "second", "min": "minute", "h": "hour"}
 MOST = 10_000 * 366 * _UNITS["day"]
 """Event times have years of four digits: keeping anything longer is the same as keeping it for ever."""
-_PART = re.compile(r"\s*(\d+)\s*([a-z]+?)s?(?:\s+|$)")
+_NAMES = {
+    **_UNITS,
+    **{f"{name}s": length for name, length in _UNITS.items()},
+    **{short: _UNITS[name] for short, name in _SHORT.items()},
+}
+_PART = re.compile(r"\s*(\d{1,18}(?:\.\d{1,9})?)\s*([a-z]+)(?:\s+|$)")
 
 
 def microseconds(given: Duration, what: str, *, least: int = 1) -> int:
@@ -66,8 +73,8 @@ def _parse(text: str) -> int | None:
     total, at = 0, 0
     while at < len(text):
         part = _PART.match(text, at)
-        if part is None or part[2] not in _UNITS:
+        if part is None or part[2] not in _NAMES:
             return None
-        total += int(part[1]) * _UNITS[part[2]]
+        total += round(Decimal(part[1]) * _NAMES[part[2]])
         at = part.end()
     return total if at else None

@@ -128,7 +128,7 @@ def test_the_command(tmp_path, capsys):
     shown = capsys.readouterr()
     assert "small, Spark 4.3.0: 0.8 s in 1 window; 3 workers" in shown.out
     assert "executor 1 core 2  62.5%        55.6%      7     0.50" in shown.out
-    assert "note: line 10 was skipped" in shown.err
+    assert "note: line 10 was skipped" in shown.out
     assert execute(["profile", str(file), "--json"]) == 0
     body = json.loads(capsys.readouterr().out)
     assert body["findings"][0]["cause"] == "straggler"

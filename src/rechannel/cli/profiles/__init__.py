@@ -1,0 +1,1 @@
+"""What `rechannel profile` takes and shows."""
