@@ -29,8 +29,8 @@ def run_and_report(plan_in: Callable[[Path], Launch], report: Callable[[Path], i
     """Run a command, report on its event log, and return its exit code.
 
     plan_in: returns the command; its argument is a directory for the log. report: shows the report; its result is
-    returned if the application succeeded. A report that fails leaves a line on standard error and the exit code as it
-    is. Raises RefusedError if the command cannot be started.
+    returned if the application succeeded. A report that fails adds a line to standard error and changes no
+    exit code. Raises RefusedError if the command cannot be started.
     """
     with TemporaryDirectory(prefix="rechannel-log-") as own:
         plan = plan_in(Path(own))
