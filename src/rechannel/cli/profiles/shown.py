@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rechannel.cli.screen import (
@@ -81,7 +82,7 @@ def show_comparison(made: Comparison, logs: tuple[str, str], top: int, *, as_jso
         show_table(_parts(title, frame.head(top)))
 
 
-def _show_notes(notes: list[str]) -> None:
+def _show_notes(notes: Sequence[str]) -> None:
     if notes:
         show("")
     for note in notes:

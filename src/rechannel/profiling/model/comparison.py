@@ -157,7 +157,8 @@ class _Run:
     def of(cls, found: Analysis) -> _Run:
         """Take a whole run."""
         windows = found.profile.windows
-        ns = (windows["end"].max() or 0) - (windows["start"].min() or 0)  # type: ignore[operator]
+        begin, end = windows["start"].to_list(), windows["end"].to_list()
+        ns = max(end, default=0) - min(begin, default=0)
         batches = len(windows) - windows["batch"].null_count()
         return cls(found=found, windows=windows, seconds=ns / NS, batches=batches)
 
