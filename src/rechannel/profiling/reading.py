@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from math import ceil
 from pathlib import Path
 
@@ -20,12 +21,16 @@ from rechannel.profiling.model.batches import StreamBatch
 from rechannel.profiling.model.pieces import Pieces, TraceSource, windows_of
 from rechannel.profiling.model.summaries import MapPieces, Profile, profiled
 from rechannel.profiling.model.trace import Trace
-from rechannel.profiling.spark.event_files import log_lines
+from rechannel.profiling.spark.event_files import find_log
 from rechannel.profiling.spark.log import SparkLog
+from rechannel.profiling.spark.times import left_out
 from rechannel.profiling.spark.trace import spark_trace
 from rechannel.profiling.storage.cells import SpilledCells
 from rechannel.profiling.storage.stored import StoredTrace
 from rechannel.profiling.threads import in_threads
+
+OLDEST = (2, 1)
+"""The first version of Spark whose logs are supported."""
 
 
 def analyse_file(
@@ -93,11 +98,14 @@ def _open_records(place: Path) -> OpenedTrace:
 
 
 def _open_spark(place: Path, *, strict: bool) -> OpenedTrace:
-    log = SparkLog(strict=strict).read(log_lines(place), str(place))
+    found = find_log(place)
+    log = SparkLog(strict=strict).read(found.lines(), str(place))
     made = spark_trace(log)
-    notes = [f"line {number} was skipped: {reason}" for number, reason in log.bad]
+    notes = [*found.notes, *_of_version(log.version)]
+    notes += [f"line {number} was skipped: {reason}" for number, reason in log.bad]
     if log.bad_lines > len(log.bad):
         notes.append(f"{log.bad_lines - len(log.bad)} more lines were skipped")
+    notes += left_out(log.far)
     if log.open_tasks:
         tasks = "1 task" if log.open_tasks == 1 else f"{log.open_tasks} tasks"
         notes.append(f"{tasks} had not ended when the log did")
@@ -108,3 +116,15 @@ def _open_spark(place: Path, *, strict: bool) -> OpenedTrace:
         )
     title = f"{log.name or place.name}, Spark {log.version or 'unknown'}"
     return OpenedTrace(title=title, source=made, notes=notes, batches=log.batches)
+
+
+def _of_version(version: str) -> list[str]:
+    """Return a note if the version of a log is older than those that are supported."""
+    told = re.match(r"(\d{1,9})\.(\d{1,9})", version)
+    if told is None or (int(told[1]), int(told[2])) >= OLDEST:
+        return []
+    oldest = ".".join(map(str, OLDEST))
+    return [
+        f"the log is of Spark {version}, and logs before {oldest} are not supported: figures may be"
+        " missing or wrong"
+    ]

@@ -23,7 +23,7 @@ import numpy as np
 import polars as pl
 
 from rechannel.errors import TraceError
-from rechannel.profiling.model.trace import RESERVED, Indices, Names, Trace
+from rechannel.profiling.model.trace import NS, RESERVED, Indices, Names, Trace
 from rechannel.profiling.storage.blocks import Rows
 from rechannel.profiling.storage.stored import (
     ACTIVITY,
@@ -38,6 +38,8 @@ NEEDED = ("worker", "activity", "start", "end")
 _TEXT = dict.fromkeys(("worker", "activity", "operator", "to"), pl.String)
 BATCH = 1 << 18
 """Rows that are read at once."""
+LONGEST = 1 << 61
+"""Longest trace, ns: 73 years. Differences of times have 64 bits."""
 
 READERS: Mapping[str, Callable[[Path], pl.LazyFrame]] = {
     ".parquet": pl.scan_parquet,
@@ -79,7 +81,7 @@ def _stored(schema: pl.Schema, batches: Iterable[pl.DataFrame]) -> StoredTrace:
         rows = batch.with_columns(
             pl.lit(None, pl.String).alias(n) for n in ("operator", "to") if n not in schema
         ).with_columns(times)
-        _check(rows, before)
+        _check(rows, batch, before)
         before += len(rows)
         columns = {name: rows[name].to_numpy() for name in ("start", "end")}
         for name, known in (
@@ -93,17 +95,31 @@ def _stored(schema: pl.Schema, batches: Iterable[pl.DataFrame]) -> StoredTrace:
         did.add(_rows(ACTIVITY, columns, ~sent))
         went.add(_rows(MESSAGE, columns, sent))
     names = Names(workers=workers.names, operators=operators.names, kinds=kinds.names)
-    return StoredTrace(names=names, did=did, went=went)
+    made = StoredTrace(names=names, did=did, went=went)
+    begin, end = made.span
+    if end - begin > LONGEST:
+        days = (end - begin) / NS / 86_400
+        msg = f"the trace lasts {days:,.0f} days: times must be nanoseconds since one common time"
+        raise TraceError(msg)
+    return made
 
 
-def _check(rows: pl.DataFrame, before: int) -> None:
+def _check(rows: pl.DataFrame, told: pl.DataFrame, before: int) -> None:
     """Raise TraceError if a value is missing, or if a row ends before it begins.
 
-    before: number of rows in earlier batches.
+    told: the rows as they were read. before: number of rows in earlier batches.
     """
     for name in NEEDED:
         if rows[name].null_count():
-            msg = f"row {before + (rows[name].is_null().arg_max() or 0)} of the trace has no {name}"
+            at = rows[name].is_null().arg_max() or 0
+            given = told[name][at]
+            problem = (
+                f"has no {name}"
+                if given is None
+                else f"has the {name} {str(given)[:40]!r}, which is no time: write whole nanoseconds, or"
+                " timestamps such as 2026-01-31T12:00:00.5Z"
+            )
+            msg = f"row {before + at} of the trace {problem}"
             raise TraceError(msg)
     back = (rows["end"] < rows["start"]).arg_true()
     if len(back):
@@ -170,12 +186,39 @@ def write_trace(trace: Trace, path: str | Path) -> None:
 
 
 def _nanoseconds(kind: pl.DataType, name: str) -> pl.Expr:
+    column = pl.col(name)
     if kind.is_integer():
-        return pl.col(name).cast(pl.Int64)
+        return column.cast(pl.Int64)
     if isinstance(kind, pl.Datetime):
-        return pl.col(name).dt.timestamp("ns")
+        return _since_1970(column, column)
+    if kind == pl.String:
+        return _read(column)
     msg = f"column {name!r} of a trace must be whole nanoseconds or a timestamp, not {kind}"
     raise TraceError(msg)
+
+
+def _read(column: pl.Expr) -> pl.Expr:
+    """Return the nanoseconds that texts say: whole numbers, or ISO 8601 timestamps, UTC if they
+    name no zone.
+    """
+    text = column.str.strip_chars()
+    iso = text.str.replace(" ", "T").str.replace("Z$", "+0000")
+    iso = iso.str.replace(r"(T[^.+-]*(\.\d*)?)$", "${1}+0000")
+    coarse, fine = (
+        iso.str.to_datetime(_ISO, time_unit=unit, time_zone="UTC", strict=False)
+        for unit in ("us", "ns")
+    )
+    return pl.coalesce(text.cast(pl.Int64, strict=False), _since_1970(coarse, fine))
+
+
+_ISO = "%Y-%m-%dT%H:%M:%S%.f%z"
+
+
+def _since_1970(coarse: pl.Expr, fine: pl.Expr) -> pl.Expr:
+    """Return timestamps as nanoseconds; null if they do not fit into 64 bits. coarse: the same in a
+    unit into which they fit.
+    """
+    return pl.when(coarse.dt.year().is_between(1678, 2261)).then(fine.dt.timestamp("ns"))
 
 
 def _texts(places: np.ndarray, known: object) -> pl.Series:

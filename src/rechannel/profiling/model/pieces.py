@@ -17,12 +17,10 @@ from rechannel.model.buffers import ragged
 from rechannel.profiling.model.timeline import Timeline, timeline
 from rechannel.profiling.model.trace import Names, Times, Trace
 from rechannel.profiling.model.window_graph import WindowGraph, window_graph
+from rechannel.profiling.model.windows import EvenWindows, WindowSpans, fitted
 
 PIECE_ROWS = 1 << 18
 """Approximate number of activities and messages of a piece; a single window may have more."""
-
-WindowSpans = Sequence[tuple[int, int]]
-"""Start and end of windows, ns, in order; there may be gaps between them."""
 
 
 class TraceParts(Protocol):
@@ -53,6 +51,10 @@ class TraceSource(Protocol):
 
     def before(self, times: Times) -> npt.NDArray[np.float64]:
         """Estimate how many activities and messages lie before each of some times."""
+        ...
+
+    def moments(self) -> Iterator[Times]:
+        """Yield, in parts and in any order, the times at which something begins or ends, ns."""
         ...
 
     def cut(self, cuts: Times) -> TraceParts:
@@ -103,12 +105,19 @@ class Pieces:
     starts: Sequence[int]
     """The first window of every piece."""
     parts: TraceParts = field(repr=False)
+    notes: Sequence[str] = ()
+    """How the windows differ from what was asked for, as sentences."""
 
     @classmethod
     def of(
         cls, source: TraceSource, windows: WindowSpans, threshold: int = 0, rows: int | None = None
     ) -> Pieces:
-        """Cut a trace into pieces of about `rows` rows, `PIECE_ROWS` by default."""
+        """Cut a trace into pieces of about `rows` rows, `PIECE_ROWS` by default.
+
+        Even windows are fitted to the trace: see `windows.py`.
+        """
+        fit = fitted(windows, source.moments())
+        windows = fit.windows
         begins = np.array([start for start, _ in windows], dtype=np.int64)
         # A worker that waits has a span in every window.
         waiting = np.arange(len(begins)) * len(source.names.workers)
@@ -121,6 +130,7 @@ class Pieces:
             threshold=threshold,
             starts=starts.tolist(),
             parts=source.cut(cuts),
+            notes=fit.notes,
         )
 
     def __len__(self) -> int:
@@ -148,10 +158,9 @@ class Pieces:
 
 def windows_of(span: tuple[int, int], length: int) -> WindowSpans:
     """Return windows of `length` ns from the beginning of a span to its end; the last may be
-    shorter.
+    shorter. They are made as they are met.
     """
-    begin, end = span
-    return [(at, min(at + length, end)) for at in range(begin, end, length)]
+    return EvenWindows(span, length)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

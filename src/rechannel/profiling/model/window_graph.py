@@ -110,6 +110,11 @@ def _vertices(
 ) -> Times:
     """Return the vertices of workers at times."""
     width = end - start + 1
+    if len(whose) and width * (int(whose[-1]) + 2) >= 1 << 63:
+        # The numbers below would be too large: places of times are smaller than times.
+        known = np.unique(time)
+        time, at = np.searchsorted(known, time), np.searchsorted(known, at)
+        start, width = 0, len(known) + 1
     places = whose.astype(np.int64) * width + (time - start)
     found: Times = np.searchsorted(places, worker.astype(np.int64) * width + (at - start))
     return found

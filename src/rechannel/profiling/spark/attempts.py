@@ -12,6 +12,8 @@ from rechannel.profiling.spark.task_events import Metrics, TaskEnd, TaskInfo, Ta
 
 LATEST = 1 << 43
 """Latest time that a log may contain, ms: the year 2248."""
+MOST_RUNNING = 1 << 20
+"""Attempts without an end that are held: the oldest is dropped for one more."""
 COPIES = 100_000
 """Speculative copies that are remembered, so that the attempt that they beat is known as beaten."""
 CLASSES = 100
@@ -46,15 +48,34 @@ class Attempts:
     @property
     def latest(self) -> int:
         """The latest launch or finish, Unix milliseconds; 0 if there are none."""
-        begun = [start.info.launch for start in self._running.values()]
         span = self.rows.close().span
-        return max([*begun, *(() if span is None else (span[1] // MS,))], default=0)
+        return max([*self.begun, *(() if span is None else (span[1] // MS,))], default=0)
+
+    @property
+    def begun(self) -> list[int]:
+        """When attempts without an end were launched, Unix milliseconds."""
+        return [start.info.launch for start in self._running.values()]
+
+    def keep(self, first: int, last: int) -> int:
+        """Drop attempts without an end that were not launched within [first, last], Unix
+        milliseconds; returns how many they are.
+        """
+        before = len(self._running)
+        self._running = {
+            number: start
+            for number, start in self._running.items()
+            if first <= start.info.launch <= last
+        }
+        return before - len(self._running)
 
     def began(self, event: TaskStart) -> None:
         """Take up a launch. Raises TraceError for impossible numbers."""
         info = event.info
         _check(info, event.stage, event.attempt)
         self._running[info.number] = event
+        if len(self._running) > MOST_RUNNING:
+            del self._running[next(iter(self._running))]
+            self.open_tasks += 1
         if info.speculative:
             self._copies[event.stage, event.attempt, info.index] = None
             if len(self._copies) > COPIES:

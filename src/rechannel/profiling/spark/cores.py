@@ -26,6 +26,10 @@ DRIVER = 0
 """The worker that is the driver."""
 SPARE = 64
 """Extra cores that an executor may have."""
+MOST_CORES, MOST_SPARE = 1 << 18, 1 << 22
+"""Cores, and extra cores, of all executors together: more than that is not believed."""
+MOST_OF_ONE = 1 << 12
+"""Cores of an executor."""
 
 _NEVER = -(1 << 62)
 
@@ -40,13 +44,18 @@ class ExecutorCores:
     """Number of cores that worked."""
     crowded: int = 0
     """Number of tasks that found no free core."""
+    _first: npt.NDArray[np.int64] = field(init=False)
+    """Place of every executor's first core in `_free`, and the end."""
     _free: npt.NDArray[np.int64] = field(init=False)
+    """When every core becomes free."""
 
     def __post_init__(self) -> None:
         """Begin with all cores free."""
-        room = int(self.known.max(initial=0)) + SPARE
-        self.used = np.zeros(len(self.known), dtype=np.int64)
-        self._free = np.full((len(self.known), room), _NEVER, dtype=np.int64)
+        count = len(self.known)
+        spare = max(1, min(SPARE, MOST_SPARE // max(1, count)))
+        self.used = np.zeros(count, dtype=np.int64)
+        self._first = np.concatenate([[0], np.cumsum(self.known + spare)])
+        self._free = np.full(self._first[-1], _NEVER, dtype=np.int64)
 
     def place(self, rows: Rows) -> None:
         """Assign cores to tasks; they must be later than those of all previous calls."""
@@ -55,39 +64,54 @@ class ExecutorCores:
             np.ascontiguousarray(column[order])
             for column in (rows["executor"], rows["index"], rows["arrive"], leaving(rows))
         )
-        core, more = _placed(columns, self.known, self._free, self.used)
+        core, more = _placed(columns, self.known, (self._first, self._free), self.used)
         rows["core"][order] = core
         self.crowded += more
 
 
 @nb.njit(cache=True, nogil=True)
-def _placed(tasks: Any, known: Any, free: Any, used: Any) -> Any:  # pragma: no cover - compiled
-    """Return the core of every task, and how many needed an extra one. free, used: updated in
-    place.
+def _placed(tasks: Any, known: Any, places: Any, used: Any) -> Any:  # pragma: no cover - compiled
+    """Return the core of every task, and how many needed an extra one. places: the first core of
+    every executor, and when cores become free. That and used are updated in place.
     """
     executor, index, arrive, leave = tasks
-    count, room, more = len(executor), free.shape[1], 0
+    first, all_free = places
+    count, more = len(executor), 0
     core = np.empty(count, dtype=np.int32)
     for i in range(count):
         e = executor[i]
+        free = all_free[first[e] : first[e + 1]]
         best = index[i] % known[e]
-        if free[e, best] > arrive[i]:
+        if free[best] > arrive[i]:
             best = -1
             for c in range(known[e]):
-                if free[e, c] <= arrive[i] and (best < 0 or free[e, c] > free[e, best]):
+                if free[c] <= arrive[i] and (best < 0 or free[c] > free[best]):
                     best = c
             for c in range(known[e], used[e] if best < 0 else 0):
-                if free[e, c] <= arrive[i] and (best < 0 or free[e, c] > free[e, best]):
+                if free[c] <= arrive[i] and (best < 0 or free[c] > free[best]):
                     best = c
         if best < 0:
             best = max(used[e], known[e])
-            if best == room:
-                best = np.argmin(free[e])
+            if best == len(free):
+                best = np.argmin(free)
         more += best >= known[e]
         core[i] = best
         used[e] = max(used[e], best + 1)
-        free[e, best] = max(free[e, best], leave[i])
+        free[best] = max(free[best], leave[i])
     return core, more
+
+
+def believed(told: Sequence[int], tasks: TaskRows) -> npt.NDArray[np.int64]:
+    """Return the numbers of cores of executors, of which a log may tell anything: an executor that
+    never had as many tasks does not need them if there are too many in all.
+    """
+    known = np.array([min(max(1, cores), MOST_OF_ONE) for cores in told], dtype=np.int64)
+    if known.sum() <= MOST_CORES:
+        return known
+    had = np.zeros(len(known), dtype=np.int64)
+    for rows in tasks.each():
+        had += np.bincount(rows["executor"], minlength=len(known))
+    return np.minimum(known, np.maximum(1, had))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +154,7 @@ def place_tasks(
 ) -> PlacedTasks:
     """Assign cores in one pass over all tasks. known: number of cores of every executor."""
     raw, lost = tasks.close(), np.array(sorted(tasks.lost), dtype=np.int64)
-    cores = ExecutorCores(np.array(known, dtype=np.int64))
+    cores = ExecutorCores(believed(known, tasks))
     done, driver = RowBlocks(PLACED_ROW, "launch", "finish"), activity_blocks()
     wrote, stages = [np.empty((0, 3), dtype=np.int32)], [np.empty(0, dtype=np.int32)]
     last = np.empty(0, dtype=np.int64)

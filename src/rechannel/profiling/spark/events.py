@@ -9,7 +9,6 @@ write time and the CPU time, which are nanoseconds. Sizes are bytes. Events of t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -213,31 +212,3 @@ EVENT_TYPES: Mapping[str, type] = {
     "SparkListenerTaskEnd": TaskEnd,
 }
 """The events that are read. All others are skipped."""
-
-_DECODERS: Mapping[bytes, msgspec.json.Decoder[Any]] = {
-    name.encode(): msgspec.json.Decoder(kind) for name, kind in EVENT_TYPES.items()
-}
-_PREFIX = b'{"Event":"'
-
-
-class MalformedEventError(ValueError):
-    """A line is not an event."""
-
-
-def decode(line: bytes) -> SparkEvent | None:
-    """Return the event of a line; None if a profile does not need it. Raises MalformedEventError."""
-    if not line.startswith(_PREFIX):
-        msg = "it does not begin with an event's name"
-        raise MalformedEventError(msg)
-    end = line.find(b'"', len(_PREFIX))
-    if end < 0 or not line.endswith(b"}"):
-        msg = "it is truncated"
-        raise MalformedEventError(msg)
-    decoder = _DECODERS.get(line[len(_PREFIX) : end])
-    if decoder is None:
-        return None
-    try:
-        event: SparkEvent = decoder.decode(line)
-    except msgspec.MsgspecError as error:
-        raise MalformedEventError(str(error)) from error
-    return event

@@ -10,21 +10,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from rechannel.errors import TraceError
 from rechannel.profiling.model.batches import StreamBatch
+from rechannel.profiling.model.trace import MS
 from rechannel.profiling.spark.application import Application, Executor, Job, Stage
-from rechannel.profiling.spark.attempts import Attempts
+from rechannel.profiling.spark.attempts import LATEST, Attempts
+from rechannel.profiling.spark.decoding import MalformedEventError, decode
 from rechannel.profiling.spark.events import (
     ApplicationEnd,
     ApplicationStart,
     LogVersion,
-    MalformedEventError,
-    decode,
 )
 from rechannel.profiling.spark.facts import Facts, lost_at_the_end, whole_stages
+from rechannel.profiling.spark.far import keep, times_of
 from rechannel.profiling.spark.progress import with_intervals
 from rechannel.profiling.spark.rows import TaskRows
 from rechannel.profiling.spark.task_events import TaskEnd, TaskStart
+from rechannel.profiling.spark.times import core_of, far_apart
 from rechannel.profiling.storage.blocks import RowBlocks
 
 NAMED_LINES = 20
@@ -44,12 +48,16 @@ class SparkLog:
     end: int = 0
     ended: bool = False
     """Whether the log has the end of the application."""
+    over: int = 0
+    """When the application ended, as the log says."""
     lines: int = 0
     attempts: Attempts = field(default_factory=Attempts)
     told: Facts = field(default_factory=Facts)
     bad: list[tuple[int, str]] = field(default_factory=list)
     """Number and problem of skipped lines, the first few."""
     bad_lines: int = 0
+    far: dict[str, int] = field(default_factory=dict)
+    """How many of what were left out, because their times lie far away from all others."""
 
     @property
     def tasks(self) -> TaskRows:
@@ -131,7 +139,7 @@ class SparkLog:
                 if event is not None:
                     self._take(event)
                 events += 1
-            except (MalformedEventError, TraceError) as error:
+            except (MalformedEventError, TraceError, RecursionError) as error:
                 half = not line.endswith(b"\n")
                 reason = f"incomplete line: {error}" if half else str(error)
                 self._skip(reason, origin, strict=not half)
@@ -145,21 +153,37 @@ class SparkLog:
 
     def finish(self) -> RowBlocks:
         """Return all tasks. Those without an end last until the end of the log, or of their
-        executor.
+        executor. What lies far away from everything else is left out: see `times.py`.
         """
+        self._leave_out_far()
         self.end = max(self.end, self.attempts.latest)
         self.attempts.finish(self.end, self.removed)
         return self.tasks.close()
 
+    def _leave_out_far(self) -> None:
+        """Leave out what lies far away from everything else."""
+        told = [self.start, self.over or self.end, *self.attempts.begun, *times_of(self.told)]
+        known = np.array([time for time in told if 0 < time < LATEST], dtype=np.int64)
+        rows = self.tasks.close()
+        ends = [*known.tolist(), *(time // MS for time in rows.span or ())]
+        if all(0 <= time < LATEST for time in told) and not far_apart(ends):
+            return
+        columns = (part[name] // MS for part in rows.each() for name in ("launch", "finish"))
+        first, last = core_of([known, *columns]) or (0, 0)
+        self.far = {
+            "task": self.attempts.keep(first, last) + self.tasks.keep(first * MS, last * MS),
+            **keep(self.told, first, last),
+        }
+        self.start = self.start if first <= self.start <= last else 0
+        self.end = min(self.end, last)
+
     def _skip(self, reason: str, origin: str, *, strict: bool) -> None:
         if self.strict and strict:
-            msg = (
-                f"line {self.lines} of {origin}: {reason}; run without --strict to skip such lines"
-            )
+            msg = f"line {self.lines} of {origin}: {shortened(reason)}; run without --strict to skip such lines"
             raise TraceError(msg)
         self.bad_lines += 1
         if len(self.bad) < NAMED_LINES:
-            self.bad.append((self.lines, reason))
+            self.bad.append((self.lines, shortened(reason)))
 
     def _take(self, event: object) -> None:
         match event:
@@ -172,9 +196,15 @@ class SparkLog:
                 self.start = self.start or event.time
                 self.end = max(self.end, event.time)
             case ApplicationEnd():
-                self.end, self.ended = max(self.end, event.time), True
+                self.over, self.ended = event.time, True
+                self.end = max(self.end, event.time)
             case LogVersion():
                 self.version = event.spark
             case _:
                 self.told.see(event)
                 self.end = max(self.end, self.told.latest)
+
+
+def shortened(text: str, most: int = 200) -> str:
+    """Return a text of at most `most` characters."""
+    return text if len(text) <= most else f"{text[: most - 4]} ..."

@@ -5,7 +5,7 @@ task's time.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -213,6 +213,21 @@ class TaskRows:
             self._count(rows)
             self.blocks.add(rows)
         return self.blocks
+
+    def each(self) -> Iterator[Rows]:
+        """Iterate over all rows, block by block."""
+        return self.close().each()
+
+    def keep(self, start: int, end: int) -> int:
+        """Drop tasks that do not lie within [start, end], ns; returns how many they are."""
+        before = self.close()
+        self.blocks, self.stages = RowBlocks(TASK_ROW, "launch", "finish"), {}
+        for rows in before.each():
+            kept = rows[(rows["launch"] >= start) & (rows["finish"] <= end)]
+            if len(kept):
+                self._count(kept)
+                self.blocks.add(kept)
+        return len(before) - len(self.blocks)
 
     def _count(self, rows: Rows) -> None:
         """Note how many tasks of which stages there are, and when they ran."""

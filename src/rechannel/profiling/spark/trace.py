@@ -23,7 +23,7 @@ assumed:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -65,6 +65,8 @@ SPARK_KINDS = (
 )
 NEVER = 1 << 43
 """A time that is never reached, ms."""
+MOST_FETCHES = 1 << 17
+"""Messages of a part that ask for shuffle blocks; if there were more, each task asks fewer cores."""
 _KIND = {name: number for number, name in enumerate(SPARK_KINDS)}
 _FIRST = len(RESERVED)
 
@@ -102,6 +104,15 @@ class SparkTrace:
         """Estimate how many activities and messages lie before each of some times."""
         return self.placed.tasks.before(times, self.weights) + self.placed.driver.before(times)
 
+    def moments(self) -> Iterator[Times]:
+        """Yield the times at which tasks, and what the driver did, begin or end, ns."""
+        for blocks, names in (
+            (self.placed.tasks, ("launch", "finish")),
+            (self.placed.driver, ("start", "end")),
+        ):
+            for rows in blocks.each():
+                yield np.concatenate([rows[name] for name in names])
+
     def cut(self, cuts: Times) -> SparkParts:
         """Cut the trace into parts from each time to the next."""
         return SparkParts(whole=self, cuts=cuts)
@@ -118,7 +129,7 @@ class SparkTrace:
             names=self.names,
             # Of activities of equal length, the last one counts.
             activities=Activities.joined(
-                self._idle(),
+                self._idle(np.union1d(worker, blocks.source)),
                 _worked(rows, worker, operator, blocks),
                 Activities.lasting(*(driven[name] for name in names)),
             ),
@@ -129,9 +140,11 @@ class SparkTrace:
         """Return all of it, in memory."""
         return self.part(*self.span)
 
-    def _idle(self) -> Activities:
-        """Return waiting of every core for the whole span: tasks are activities within it."""
-        core = np.arange(1, len(self.names.workers), dtype=np.int32)
+    def _idle(self, core: Indices) -> Activities:
+        """Return waiting of cores for the whole span: tasks are activities within it. A core that
+        does nothing but wait is on no path, so it is left out.
+        """
+        core = core[core != DRIVER]
         nothing = np.full(len(core), -1, dtype=np.int32)
         start, end = (np.full(len(core), time, dtype=np.int64) for time in self.span)
         return Activities.lasting(core, np.full_like(core, _KIND[WAITING]), nothing, start, end)
@@ -141,11 +154,14 @@ class SparkTrace:
         begun, _ = fetching(rows)
         waited = np.flatnonzero(rows["good"] & (rows["steps"][:, FETCHING] > 1))
         pairs = [(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32))]
-        for stage in np.unique(rows["stage"][waited]).tolist():
+        most = max(1, MOST_FETCHES // max(1, len(waited)))
+        waited = waited[np.argsort(rows["stage"][waited], kind="stable")]
+        stages, begins = np.unique(rows["stage"][waited], return_index=True)
+        for stage, mine in zip(stages.tolist(), np.split(waited, begins[1:]), strict=False):
             sources = self.parents.get(stage)
             if sources is None:
                 continue
-            mine = waited[rows["stage"][waited] == stage]
+            sources = sources[:: -(-len(sources) // most)]
             task, source = np.repeat(mine, len(sources)), np.tile(sources, len(mine))
             asked = (source != worker[task]) & (begun[task] < self.gone[source])
             pairs.append((task[asked], source[asked]))
@@ -190,7 +206,7 @@ def spark_trace(log: SparkLog) -> SparkTrace:
     boundaries = np.unique(np.concatenate([life, jobs.ravel(), batches.ravel()]))
     done = place_tasks(
         log.tasks,
-        [max(1, cores.get(name, 1)) for name in number],
+        [cores.get(name, 1) for name in number],
         DriverSpans(
             jobs=jobs,
             batches=batches,

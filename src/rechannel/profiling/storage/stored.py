@@ -8,7 +8,7 @@ where they leave and where they arrive.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,6 +92,12 @@ class StoredTrace:
     def before(self, times: Times) -> npt.NDArray[np.float64]:
         """Estimate how many rows lie before each of some times."""
         return self.did.before(times) + self.went.before(times)
+
+    def moments(self) -> Iterator[Times]:
+        """Yield the times at which activities and messages begin or end, ns."""
+        for blocks, names in ((self.did, ("start", "end")), (self.went, ("sent", "received"))):
+            for rows in blocks.each():
+                yield np.concatenate([rows[name] for name in names])
 
     def cut(self, cuts: Times) -> StoredTraceParts:
         """Cut the trace into parts from each time to the next."""

@@ -56,7 +56,10 @@ def test_timestamps_numbers_of_workers_and_operators():
     [
         ({"worker": None}, "no column 'worker'"),
         ({"start": [0, 5, None, *[1] * 6]}, "row 2 of the trace has no start"),
-        ({"start": ["x"] * 9}, "whole nanoseconds or a timestamp"),
+        ({"start": ["x"] * 9}, "row 0 of the trace has the start 'x', which is no time"),
+        ({"start": ["9999-01-01T00:00:00Z"] * 9}, "has the start '9999-01-01T00:00:00Z'"),
+        ({"start": [0.5] * 9}, "whole nanoseconds or a timestamp"),
+        ({"end": [1 << 62] * 9}, "the trace lasts 53,376 days"),
         ({"end": [1, 6, 5, 3, 4, 8, 3, 5, 8]}, "row 2 of the trace ends 1 ns before it begins"),
     ],
 )
@@ -72,3 +75,23 @@ def test_files_that_are_none(tmp_path):
         open_trace(tmp_path / "trace.parquet").whole()
     with pytest.raises(TraceError, match="its name must end with"):
         open_trace(tmp_path / "trace.xml").whole()
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+@pytest.mark.parametrize(
+    ("written", "nanoseconds"),
+    [
+        ("2023-11-14T22:13:20.123456789Z", 1_700_000_000_123_456_789),
+        ("2023-11-14 22:13:20", 1_700_000_000_000_000_000),
+        ("2023-11-14T22:13:20.5+02:00", 1_699_992_800_500_000_000),
+        ("2023-11-14T22:13:20-0130", 1_700_005_400_000_000_000),
+        ('"1700000000000000000"', 1_700_000_000_000_000_000),
+    ],
+)
+def test_timestamps_as_text(tmp_path, ending, written, nanoseconds):
+    file = tmp_path / f"trace.{ending}"
+    head, row = "worker,activity,start,end\n", f"w,processing,{written},2023-11-15T00:00:00Z\n"
+    text = written.strip('"')
+    told = f'{{"worker":"w","activity":"a","start":"{text}","end":"2023-11-15T00:00:00Z"}}\n'
+    file.write_text(head + row if ending == "csv" else told)
+    assert open_trace(file).span == (nanoseconds, 1_700_006_400_000_000_000)

@@ -1,0 +1,48 @@
+"""No log takes more memory or time than the tasks in it."""
+
+import pytest
+
+from rechannel.profiling.reading import analyse_file
+from tests.support.bounded import SPACE, profiled_within
+from tests.unit.profiling.hostile import DAY, hostile, task, with_
+from tests.unit.profiling.logs import small
+
+LOGS = hostile()
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """What came of every log, by name, in one gigabyte of address space."""
+    place, files = tmp_path_factory.mktemp("hostile"), {}
+    for number, (name, lines) in enumerate(LOGS.items()):
+        files[name] = place / f"app-{number}"
+        files[name].write_bytes(b"".join(lines))
+        assert files[name].stat().st_size < 5_000_000
+    return dict(zip(LOGS, profiled_within(files.values()), strict=True))
+
+
+def test_the_address_space_is_really_bounded(tmp_path):
+    (tmp_path / "app-1").write_bytes(b"".join(small()))
+    with pytest.raises(RuntimeError, match="exit code"):
+        profiled_within([tmp_path / "app-1"], space=SPACE // 8)
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_hostile_logs(found, name):
+    assert "failed" not in found[name], found[name].get("failed")
+    assert "refused" not in found[name]
+    # Some windows per event, and no worker that no task needs.
+    events = len(LOGS[name])
+    assert found[name]["windows"] <= 130 * events
+    assert found[name]["workers"] <= 70 * events
+
+
+def test_thirty_idle_days_cost_what_two_tasks_cost(tmp_path):
+    file = tmp_path / "app-1"
+    file.write_bytes(b"".join(with_(task(9, 30 * DAY, 30 * DAY + 400))))
+    made = analyse_file(file)
+    assert len(made.profile.windows) <= 5
+    assert len(made.pieces) == 1
+    length = made.profile.windows["end"].max() - made.profile.windows["start"].min()
+    assert length == (30 * DAY + 400) * 1_000_000
+    assert made.notes == []
