@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
 
 from tests.unit.profiling.logs import START, info, line, metrics, small, stage_info, task_end
-from tests.unit.profiling.test_reading import progress
 
 DAY = 86_400_000
 YEAR = 365 * DAY
@@ -14,13 +16,27 @@ PLANNED = (
 )
 
 
+def progress(name: str, number: int, start: int, lasted: int) -> bytes:
+    """The progress of a batch that begins some milliseconds after the log."""
+    when = datetime.fromtimestamp((START + start) / 1_000, UTC)
+    told = {
+        "id": f"id of {name}",
+        "name": name,
+        "timestamp": when.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "batchId": number,
+        "durationMs": {"triggerExecution": lasted},
+    }
+    event = "org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgressEvent"
+    return json.dumps({"Event": event, "progress": told}).encode() + b"\n"
+
+
 def with_(*more: bytes) -> list[bytes]:
     """The small log with more lines before its end."""
     return [*small()[:-1], *more, small()[-1]]
 
 
 def task(
-    number: int, launch: int, finish: int, stage: int = 0, executor: str = "1", **more: int
+    number: int, launch: int, finish: int, stage: int = 0, executor: str = "1", **more: Any
 ) -> bytes:
     fetch = {"fetch": 20} if stage else {}
     told = info(number, executor, launch, finish, Index=number)

@@ -10,8 +10,8 @@ from rechannel.profiling.reading import open_file
 from rechannel.profiling.spark.log import SparkLog
 from rechannel.profiling.spark.times import DAY, FAR, core_of, left_out
 from rechannel.profiling.spark.trace import spark_trace
+from tests.unit.profiling.hostile import progress
 from tests.unit.profiling.logs import START, info, line, metrics, small, task_end
-from tests.unit.profiling.test_reading import progress
 
 YEAR = 365 * DAY
 END = START + 800
