@@ -15,7 +15,23 @@ LOGS = Path(__file__).parents[1] / "unit" / "profiling" / "spark_logs"
 Lines = list[bytes]
 
 HUGE = (10**9, 1 << 31, 10**12, 1 << 43, 1 << 53, (1 << 62) - 1, 1 << 63, 1 << 64, 10**30, 1e300)
-OTHER = ("", "x", "12", "NaN", "-1", [], {}, [[]], [None], {"": None}, True, False, 0, 0.5, None)
+OTHER: tuple[Any, ...] = (
+    "",
+    "x",
+    "12",
+    "NaN",
+    "-1",
+    [],
+    {},
+    [[]],
+    [None],
+    {"": None},
+    True,
+    False,
+    0,
+    0.5,
+    None,
+)
 
 
 @cache
@@ -132,7 +148,7 @@ def again(rng: Random, lines: Lines) -> Lines:
         try:
             out.append(
                 json.dumps(json.loads(line), **style).encode("utf-8", "surrogatepass") + b"\n"
-            )  # type: ignore[arg-type]
+            )
         except (ValueError, RecursionError):
             out.append(line)
     return out

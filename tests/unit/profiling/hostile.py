@@ -36,11 +36,16 @@ def with_(*more: bytes) -> list[bytes]:
 
 
 def task(
-    number: int, launch: int, finish: int, stage: int = 0, executor: str = "1", **more: Any
+    number: int,
+    launch: int,
+    finish: int,
+    stage: int = 0,
+    executor: str = "1",
+    fields: Mapping[str, Any] = {},
 ) -> bytes:
     fetch = {"fetch": 20} if stage else {}
-    told = info(number, executor, launch, finish, Index=number)
-    return task_end(stage, {**told, **more}, metrics(max(0, finish - launch - 10), **fetch))
+    told = {**info(number, executor, launch, finish, Index=number), **fields}
+    return task_end(stage, told, metrics(max(0, finish - launch - 10), **fetch))
 
 
 def added(executor: str, cores: int) -> bytes:
@@ -98,7 +103,7 @@ def hostile() -> Mapping[str, list[bytes]]:
             ),
         ),
         "numbers of 100 digits": with_(
-            task(9, 110, 300, **{"Getting Result Time": 10**100, "Attempt": 10**100}),
+            task(9, 110, 300, fields={"Getting Result Time": 10**100, "Attempt": 10**100}),
             job(10**100, 10**100),
             line("ExecutorRemoved", **{"Executor ID": "1", "Timestamp": 10**100}),
             task_end(0, info(10, "1", 110, 300), metrics(10**18, gc=-(10**18), fetch=10**30)),

@@ -10,9 +10,12 @@ from rechannel.profiling.spark.facts import Facts
 
 def times_of(facts: Facts) -> Iterator[int]:
     """Yield when jobs, executions of SQL and batches began and ended, Unix milliseconds."""
-    for each in (*facts.jobs.values(), *facts.sql.known.values(), *facts.batches):
-        yield each.start
-        yield each.end
+    for job in facts.jobs.values():
+        yield from (job.start, job.end)
+    for execution in facts.sql.known.values():
+        yield from (execution.start, execution.end)
+    for batch in facts.batches:
+        yield from (batch.start, batch.end)
 
 
 def keep(facts: Facts, first: int, last: int) -> dict[str, int]:
@@ -49,7 +52,7 @@ def keep(facts: Facts, first: int, last: int) -> dict[str, int]:
     }
     facts.executors = {
         name: replace(
-            each, **{what: near(getattr(each, what)) for what in ("added", "removed", "excluded")}
+            each, added=near(each.added), removed=near(each.removed), excluded=near(each.excluded)
         )
         for name, each in facts.executors.items()
     }
