@@ -21,9 +21,10 @@ def building(time: DriverTime) -> Iterator[Finding]:
     of = time.by_execution(DriverKind.BROADCAST)
     for span, ms in zip(time.spans, time.fetching, strict=True):
         job = None if span.job is None else app.jobs.get(span.job)
-        if span.kind is DriverKind.SCHEDULING and job is not None and job.broadcast:
-            if job.execution is not None:
-                of[job.execution] = of.get(job.execution, 0.0) + float(ms)
+        if job is None or job.execution is None or not job.broadcast:
+            continue
+        if span.kind is DriverKind.SCHEDULING:
+            of[job.execution] = of.get(job.execution, 0.0) + float(ms)
     slow = {number: ms - USUAL for number, ms in of.items() if ms > USUAL}
     total = sum(slow.values())
     if not slow or not time.worth(total):

@@ -10,7 +10,7 @@ from rechannel.profiling.spark.application import Execution
 from rechannel.profiling.spark.sql_events import PlanNode
 
 WIDE = 200
-"""A plan with at least so many nodes and expressions takes time to analyse."""
+"""A plan with at least that many nodes and expressions takes time to analyse."""
 _MORE = re.compile(r"\.\.\. (\d+) more fields")
 _JOINED = re.compile(r"Join|CartesianProduct")
 
@@ -21,7 +21,7 @@ class PlanSize:
 
     nodes: int = 0
     expressions: int = 0
-    """At least so many: Spark cuts long lists and says how many it left out."""
+    """A lower bound: Spark cuts long lists and says how many it left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,9 @@ def broadcasts(execution: Execution | None) -> list[Broadcast]:
                 join="" if join is None else join.text,
                 size=known.get("data size", 0),
                 rows=known.get("number of output rows", 0),
-                ms=sum(known.get(f"time to {part}", 0) for part in ("collect", "build", "broadcast")),
+                ms=sum(
+                    known.get(f"time to {part}", 0) for part in ("collect", "build", "broadcast")
+                ),
             )
         )
     return sorted(found, key=lambda one: -one.ms)

@@ -34,24 +34,17 @@ def collected(time: DriverTime) -> Iterator[Finding]:
         if span.job is None or span.job not in results:
             continue
         if span.kind is DriverKind.SCHEDULING:
-            ms = float(fetching)
-        elif span.kind is DriverKind.RESULTS:
-            ms = float(alone)
-        elif span.kind is DriverKind.PROGRAM and decodes(span, float(alone), results):
-            ms = float(alone)
-        else:
-            continue
-        of[span.job] = of.get(span.job, 0.0) + ms
+            of[span.job] = of.get(span.job, 0.0) + float(fetching)
+        elif span.kind is DriverKind.RESULTS or (
+            span.kind is DriverKind.PROGRAM and decodes(span, float(alone), results)
+        ):
+            of[span.job] = of.get(span.job, 0.0) + float(alone)
     total = sum(of.values())
     if not of or not time.worth(total):
         return
     longest = max(of, key=lambda number: of[number])
     many = "" if len(of) == 1 else f" and {len(of) - 1} more"
-    arrow = (
-        ""
-        if time.app.settings.get(ARROW) == "true"
-        else f" For pandas, set `{ARROW}=true`."
-    )
+    arrow = "" if time.app.settings.get(ARROW) == "true" else f" For pandas, set `{ARROW}=true`."
     yield time.finding(
         "collecting-results",
         total,

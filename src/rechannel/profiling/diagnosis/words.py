@@ -28,7 +28,11 @@ def size(count: float) -> str:
     power = 0
     while count >= 1_000 and power < len(_UNITS) - 1:
         count, power = count / 1_024, power + 1
-    return f"{count:.0f} {_UNITS[power]}" if count >= 10 or not power else f"{count:.1f} {_UNITS[power]}"
+    return (
+        f"{count:.0f} {_UNITS[power]}"
+        if count >= 10 or not power
+        else f"{count:.1f} {_UNITS[power]}"
+    )
 
 
 def percent(share: float) -> str:

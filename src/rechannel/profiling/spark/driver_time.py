@@ -182,7 +182,7 @@ class _State:
     ended_of: dict[int, Job] = field(default_factory=dict)
     """The job that ended last of each execution that is open."""
 
-    def take(self, begins: bool, event: _Event) -> None:  # noqa: FBT001 - a field of an event
+    def take(self, begins: bool, event: _Event) -> None:
         """Take up what begins or ends."""
         match event:
             case Job():
@@ -203,7 +203,7 @@ class _State:
                 self.executors.discard(event.name)
 
 
-def _put(things: dict[T, U], key: T, thing: U, there: bool) -> None:  # noqa: FBT001
+def _put(things: dict[T, U], key: T, thing: U, there: bool) -> None:
     if there:
         things[key] = thing
     else:
