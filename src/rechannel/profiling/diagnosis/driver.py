@@ -89,7 +89,7 @@ def _gaps(time: DriverTime) -> Iterator[Gap]:
         if span.batch is not None:
             continue
         if span.job is None:
-            usual = USUAL_FIRST
+            usual: float = USUAL_FIRST
         elif span is last:
             usual = USUAL_LAST
         else:

@@ -46,10 +46,11 @@ def planning(time: DriverTime) -> Iterator[Finding]:
     for number, ms in of.items():
         of[number] = max(0.0, ms - min(metadata_ms(app.executions.get(number)), ms))
     for span, ms in time.of_kind(DriverKind.PROGRAM):
-        number = analysed(time, span)
-        if number is not None:
-            of[number] = of.get(number, 0.0) + ms
-    first = min(of, default=-1)
+        built = analysed(time, span)
+        if built is not None:
+            of[built] = of.get(built, 0.0) + ms
+    begun = [(job.start, job.execution) for job in app.jobs.values() if job.execution is not None]
+    first = min(begun, default=(0, -1))[1]
     excess = {number: ms - USUAL_PLANNING for number, ms in of.items()}
     if first in excess:
         wide = is_wide(app.executions.get(first))

@@ -155,7 +155,12 @@ class _Known:
         """Return what begins (True) or ends, by time."""
         app = self.app
         found: list[tuple[int, bool, _Event]] = []
-        for lasting in (*app.jobs.values(), *app.executions.values(), *app.batches):
+        every: list[Job | Execution | Batch] = [
+            *app.jobs.values(),
+            *app.executions.values(),
+            *app.batches,
+        ]
+        for lasting in every:
             end = lasting.end or app.end
             if end > lasting.start:
                 found.append((lasting.start, True, lasting))
