@@ -149,6 +149,14 @@ CAUSES: Mapping[str, Cause] = {
         means="More rows come in than are processed, so the backlog grows.",
         change="Give the query more cores and partitions, or mend its slowest part.",
     ),
+    "uneven-batches": Cause(
+        means="A few batches of a stream have far more rows than the others.",
+        change="Limit batches with the source's `maxOffsetsPerTrigger` or `maxFilesPerTrigger`.",
+    ),
+    "late-rows": Cause(
+        means="Rows come after the watermark and are dropped.",
+        change="If they are needed, use a longer delay in `withWatermark`.",
+    ),
     "straggler": Cause(
         means="The others wait for one worker, and a run without its excess is shorter.",
         change="Split or move its hot keys, or check its machine.",
