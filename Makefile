@@ -71,6 +71,7 @@ format: environment  ## format code and pages, and mend what can be mended mecha
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	$(BIN)/python scripts/change_tables.py
+	$(BIN)/python scripts/finding_table.py
 	$(BIN)/mdformat $(PAGES)
 
 docs: environment  ## build the docs site into build/site; warnings are errors

@@ -116,7 +116,7 @@ def test_two_logs_are_compared(traces, rechannel):
         f"B: b.parquet ({traces[1]})",
         "",
     )
-    assert text.startswith("B takes 40.0 s longer than A (90.0 s instead of 50.0 s, +80%).")
+    assert text.startswith("B takes 40.0 s longer than A (90.0 s instead of 50.0 s, +80 %).")
     assert [line for line in reaction.lines if line.startswith("count  ")]
     told = json.loads(rechannel("profile", *traces, "--json", "--top", "1").out)
     assert told["text"] == text

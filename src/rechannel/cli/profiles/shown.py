@@ -76,10 +76,10 @@ def show_comparison(made: Comparison, logs: tuple[str, str], top: int, *, as_jso
     show("")
     show_prose(made.text)
     _show_notes(made.notes)
-    for title, frame in (("operators", made.by_operator), ("activities", made.by_activity)):
+    for what, frame in (("operator", made.by_operator), ("activity", made.by_activity)):
         show("")
-        show(title)
-        show_table(_parts(title, frame.head(top)))
+        show("seconds of the run by " + what)
+        show_table(_parts(what, frame.head(top)))
 
 
 def _show_notes(notes: Sequence[str]) -> None:
@@ -103,10 +103,10 @@ def _summary(names: tuple[str, ...], frame: pl.DataFrame) -> Table:
     return rows
 
 
-def _parts(title: str, frame: pl.DataFrame) -> Table:
+def _parts(what: str, frame: pl.DataFrame) -> Table:
     """Make a table of the parts of two runs; seconds."""
     figures = ("A", "B", "change", "work A", "work B")
-    rows = table(title.removesuffix("s"), *figures, right=figures)
+    rows = table(what, *figures, right=figures)
     for row in frame.iter_rows(named=True):
         own = row["name"] != UNEXPLAINED
         rows.add_row(

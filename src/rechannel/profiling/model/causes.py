@@ -46,6 +46,14 @@ CAUSES: Mapping[str, Cause] = {
         change="Use a number of partitions that is a multiple of the number of cores, smaller partitions, or fewer"
         " executors.",
     ),
+    "too-many-cores": Cause(
+        means="The run would hardly take longer on half of its cores.",
+        change="Use fewer executors: `spark.executor.instances`, `spark.dynamicAllocation.maxExecutors`.",
+    ),
+    "slow-task": Cause(
+        means="A task takes much longer than the others of its stage, and reads no more than they do.",
+        change="Check its host, or set `spark.speculation`; if it is slow in every run, look at its rows.",
+    ),
     "slow-executor": Cause(
         means="One executor needs more time than the others for the same work.",
         change="Check its host; `spark.speculation` starts copies of tasks that lag behind.",
@@ -145,17 +153,18 @@ CAUSES: Mapping[str, Cause] = {
         means="State only grows: there is no watermark, or it holds nothing back.",
         change="Set `withWatermark` on the column of the window or the key, and a shorter delay.",
     ),
+    "late-rows": Cause(
+        means="Rows came after the watermark and were dropped.",
+        change="Raise the delay of `withWatermark`, or find out why rows come so late.",
+    ),
+    "uneven-batches": Cause(
+        means="A few batches take far longer than the others.",
+        change="Limit what a batch reads (`maxOffsetsPerTrigger`, `maxFilesPerTrigger`), and look at what is special"
+        " about them.",
+    ),
     "rate-above-capacity": Cause(
         means="More rows come in than are processed, so the backlog grows.",
         change="Give the query more cores and partitions, or mend its slowest part.",
-    ),
-    "uneven-batches": Cause(
-        means="A few batches of a stream have far more rows than the others.",
-        change="Limit batches with the source's `maxOffsetsPerTrigger` or `maxFilesPerTrigger`.",
-    ),
-    "late-rows": Cause(
-        means="Rows come after the watermark and are dropped.",
-        change="If they are needed, use a longer delay in `withWatermark`.",
     ),
     "straggler": Cause(
         means="The others wait for one worker, and a run without its excess is shorter.",

@@ -30,6 +30,8 @@ EQUAL = 0.01
 """Runs whose lengths differ by a smaller share are called equally long."""
 TOLD = 0.1
 """The text leaves out parts that changed by a smaller share of the difference (of the length, in equally long runs)."""
+MORE = 1.25
+"""How many times as many workers one of the runs has, at least, for this to be noted."""
 SENTENCES = 3
 """Parts that the text names at most."""
 _NUMBER = re.compile(r"\d+")
@@ -85,7 +87,7 @@ class Comparison:
         said += _changes(self)
         kinds = self.by_activity.filter(pl.col("difference").abs() >= self._told)
         if len(kinds):
-            each = [_longer(row) for row in kinds.head(SENTENCES).iter_rows(named=True)]
+            each = [_longer(self, row) for row in kinds.head(SENTENCES).iter_rows(named=True)]
             said.append(f"By kind of activity: {listed(each)}.")
         if self.appeared:
             said.append(f"Only B has findings about: {', '.join(self.appeared)}.")
@@ -127,17 +129,16 @@ def compare_profiles(a: Analysis, b: Analysis) -> Comparison:
     batched = all(run.batches for run in both)
     runs = [run.by_batch() if batched else run for run in both]
     one, two = runs
-    operators = _joined(one.parts("operator"), two.parts("operator"))
     causes = [list(dict.fromkeys(found.cause for found in each.findings)) for each in (a, b)]
     return Comparison(
         titles=(a.title, b.title),
         seconds=(one.seconds, two.seconds),
         batches=(one.batches, two.batches) if batched else None,
-        by_operator=operators,
+        by_operator=_joined(one.parts("operator"), two.parts("operator")),
         by_activity=_joined(one.parts("kind"), two.parts("kind")),
         appeared=[cause for cause in causes[1] if cause not in causes[0]],
         gone=[cause for cause in causes[0] if cause not in causes[1]],
-        notes=_notes(a, b, operators),
+        notes=_notes(a, b),
     )
 
 
@@ -232,17 +233,17 @@ def _joined(
     return made.sort(order, descending=[True, False])
 
 
-def _notes(a: Analysis, b: Analysis, operators: pl.DataFrame) -> list[str]:
+def _notes(a: Analysis, b: Analysis) -> list[str]:
     notes = []
     names = [each.title.partition(", Spark ")[0] for each in (a, b)]
     if names[0] != names[1]:
         notes.append(f"A is {names[0]!r} and B is {names[1]!r}: are they the same application?")
-    both = operators.filter(pl.col("name").is_not_null() & pl.col("in_a").is_not_null())
-    if len(operators) and not len(both):
+    operators = [each.profile.names.operators for each in (a, b)]
+    if all(operators) and not any(None not in pair for pair in matched(*operators)):
         notes.append("no operator ran in both: the applications differ, or their plans do")
-    workers = [len(each.profile.names.workers) for each in (a, b)]
-    if workers[0] != workers[1]:
-        notes.append(f"A has {workers[0]:,} workers and B {workers[1]:,}, the driver included")
+    workers = [len(each.profile.names.workers) - 1 for each in (a, b)]
+    if min(workers) > 0 and max(workers) >= MORE * min(workers):
+        notes.append(f"A has {workers[0]:,} workers beside the driver, and B {workers[1]:,}")
     return notes
 
 
@@ -252,8 +253,8 @@ def _end_to_end(made: Comparison) -> str:
     than = "A" if made.batches is None else "one of A, on average"
     both = f"{seconds(b)} instead of {seconds(a)}" if seconds(a) != seconds(b) else seconds(a)
     if abs(made.slower) < EQUAL:
-        return f"{about} takes as long as {than}: {both} ({made.slower:+.1%})."
-    share = "" if made.slower == float("inf") else f", {made.slower:+.0%}"
+        return f"{about} takes as long as {than}: {both} ({made.slower * 100:+.1f} %)."
+    share = "" if made.slower == float("inf") else f", {made.slower * 100:+.0f} %"
     word = "longer" if made.difference > 0 else "less"
     return f"{about} takes {seconds(abs(made.difference))} {word} than {than} ({both}{share})."
 
@@ -264,29 +265,33 @@ def _changes(made: Comparison) -> list[str]:
     rows = made.by_operator.filter(pl.col("difference").abs() >= made._told).head(SENTENCES)
     said = []
     for row in rows.iter_rows(named=True):
-        change, name = row["difference"], row["in_a"] if row["name"] is None else row["name"]
-        part = not same and 0 < change / made.difference <= 1
-        amount = f"{seconds(abs(change))} of that are in" if part else ""
-        if row["in_a"] is None:
-            text = (
-                f"{amount} {name!r}, which A does not have"
-                if part
-                else f"{_longer(row)}: A does not have it"
-            )
-        elif row["name"] is None:
-            text = (
-                f"{amount} {name!r}, which B does not have"
-                if part
-                else f"{_longer(row)}: B does not have it"
-            )
+        if same or not 0 < row["difference"] / made.difference <= 1:
+            said.append(f"{_upper(_longer(made, row))} ({_instead(row)}).")
         else:
-            both = f"{seconds(row['seconds_b'])} instead of {seconds(row['seconds_a'])}"
-            text = f"{amount} {name!r} ({both})" if part else f"{_longer(row)} ({both})"
-        said.append(f"{text}.")
+            amount = seconds(abs(row["difference"]))
+            said.append(f"{amount} of that are in {_called(made, row)} ({_instead(row)}).")
     return said
 
 
-def _longer(row: Mapping[str, Any]) -> str:
-    name = row["in_a"] if row["name"] is None else row["name"]
+def _instead(row: Mapping[str, Any]) -> str:
+    if row["in_a"] is None:
+        return "A does not have it"
+    if row["name"] is None:
+        return "B does not have it"
+    return f"{seconds(row['seconds_b'])} instead of {seconds(row['seconds_a'])}"
+
+
+def _longer(made: Comparison, row: Mapping[str, Any]) -> str:
     word = "longer" if row["difference"] > 0 else "less"
-    return f"{name!r} takes {seconds(abs(row['difference']))} {word}"
+    return f"{_called(made, row)} takes {seconds(abs(row['difference']))} {word}"
+
+
+def _called(made: Comparison, row: Mapping[str, Any]) -> str:
+    """Return the name of a part: that of an operator in quotes, that of a kind of activity without."""
+    name: str = row["in_a"] if row["name"] is None else row["name"]
+    kinds = made.by_activity.select(pl.coalesce("name", "in_a")).to_series()
+    return name if name in kinds else repr(name)
+
+
+def _upper(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"

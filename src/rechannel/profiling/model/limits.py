@@ -77,7 +77,7 @@ def broken(
         ]
         if mine:
             worst = max(mine, key=lambda each: (each.gain or 0.0, each.seconds or 0.0))
-            gain = [] if worst.gain is None else [f"{worst.gain:.0%}"]
+            gain = [] if worst.gain is None else [f"{worst.gain * 100:.0f} %"]
             gain += [] if worst.seconds is None else [seconds(worst.seconds)]
             lines.append(f"{limit.text}: {worst.cause} costs {', '.join(gain)}. {worst.text}")
     return lines

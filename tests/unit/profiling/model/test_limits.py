@@ -77,8 +77,8 @@ def test_the_line_names_the_limit_and_the_worst_that_breaks_it():
         found("spill", None, None),
     ]
     assert broken(limits, others) == [
-        "any>1%: driver program costs 40%, 16.0 s. The program takes 16 s between jobs.",
-        "driver-program>1%: driver program costs 40%, 16.0 s. The program takes 16 s between jobs.",
+        "any>1%: driver program costs 40 %, 16.0 s. The program takes 16 s between jobs.",
+        "driver-program>1%: driver program costs 40 %, 16.0 s. The program takes 16 s between jobs.",
     ]
 
 
