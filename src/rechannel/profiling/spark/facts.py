@@ -22,7 +22,7 @@ from rechannel.profiling.spark.events import (
     StageSubmitted,
 )
 from rechannel.profiling.spark.executions import Executions
-from rechannel.profiling.spark.plans import Plans, stage_name
+from rechannel.profiling.spark.plans import NOWHERE, Plans, stage_name
 from rechannel.profiling.spark.progress import batch_of, idle, moment
 from rechannel.profiling.spark.sql_events import DriverMetrics, SqlEnded, SqlPlanned, SqlStarted
 from rechannel.profiling.spark.stream_events import QueryProgress, QueryStarted, QueryTerminated
@@ -36,8 +36,6 @@ _WILLED = re.compile(
 """Matches reasons of removals that Spark wanted."""
 _BROADCAST = "broadcast exchange (runId"
 """Description, or tag, of a job that collects one side of a broadcast join."""
-_NOWHERE = "NativeMethodAccessorImpl"
-"""The call site of everything that a Python program requests through the gateway."""
 NO_PROPERTIES = JobProperties()
 
 
@@ -122,7 +120,7 @@ class Facts:
             batch=_number(told.batch),
             query=told.query or "",
             description=self._shared(description),
-            site=self._shared("" if _NOWHERE in (told.site or "") else told.site or ""),
+            site=self._shared("" if NOWHERE.search(told.site or "") else told.site or ""),
             group=self._shared(told.group or ""),
             broadcast=_BROADCAST in description or _BROADCAST in (told.tags or ""),
         )

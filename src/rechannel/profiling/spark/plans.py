@@ -30,8 +30,10 @@ DETAIL = 300
 """Characters of a node with its arguments that are kept."""
 DETAILS = 1 << 24
 """Characters that are kept in all; further nodes are known by their names."""
-_NOWHERE = "NativeMethodAccessorImpl"
-"""The call site of everything that a Python program requests through the gateway."""
+NOWHERE = re.compile(r"NativeMethodAccessorImpl|CompletableFuture")
+"""Matches call sites that are in no program: of what a Python program requests through the gateway, and of what Spark
+SQL does in threads of its own.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +187,7 @@ def named(nodes: Sequence[str], where: str) -> str:
     """
     plain = [node for node in nodes if not _HIDDEN.search(node)]
     shown = " > ".join(dict.fromkeys(plain or nodes))
-    if shown and _NOWHERE not in where:
+    if shown and not NOWHERE.search(where):
         return f"{shown} ({where})"
     return shown or where
 

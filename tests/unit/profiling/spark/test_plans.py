@@ -70,6 +70,13 @@ def test_stages_have_the_nodes_between_exchanges():
     }
 
 
+def test_call_sites_within_spark_are_left_out():
+    start = sql("SQLExecutionStart", executionId=0, sparkPlanInfo=PLAN)
+    here = "$anonfun$withThreadLocalCaptured$1 at CompletableFuture.java:1768"
+    found = named(start, done(7, [3, 5, 6, 99], here))
+    assert found == {7: "Scan csv > Project > Exchange"}
+
+
 @pytest.mark.parametrize(
     ("text", "name"),
     [
