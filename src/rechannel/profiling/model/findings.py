@@ -31,7 +31,10 @@ CAUSES: Mapping[str, tuple[str, ...]] = {
         *(DATA, "fetch wait", "shuffle write", "buffer", "input"),
         *("receive", "send", "fetch", "outbox"),
     ),
-    PROGRAM: (PROGRAM, "commit", "release", "publish"),
+    PROGRAM: (
+        *(PROGRAM, "commit", "release", "publish", "starting up", "waiting for executors"),
+        *("waiting for a copy", "broadcast building", "collecting results", "listing files"),
+    ),
     NOTHING: (UNKNOWN,),
 }
 """Kinds of activity by what they indicate; all other kinds are work on rows."""

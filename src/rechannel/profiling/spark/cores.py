@@ -1,10 +1,12 @@
-"""The core of its executor on which each task ran, which no log says, and what the driver did
-between tasks. One pass in time.
+"""The core of its executor on which each task ran, which no log says. One pass in time.
 
 A task takes the core with its number (its index in the stage, modulo the number of cores), so that
 the same part of the data is on the same core in every batch. If that core is busy, the task takes
 the one that was freed last before it arrived, as in SnailTrail's adapter; if all are busy, an
 extra one.
+
+A core is free before the log has the end of its task: so the driver has that end at the launch of
+the next task on that core, if it is not earlier.
 """
 
 from __future__ import annotations
@@ -17,19 +19,17 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from rechannel.profiling.model.trace import Times, within
+from rechannel.profiling.model.trace import Times
+from rechannel.profiling.spark.driver import MOST_OF_ONE
+from rechannel.profiling.spark.driver_pieces import DriverPieces
 from rechannel.profiling.spark.rows import PLACED_ROW, TaskRows, leaving, placed
 from rechannel.profiling.storage.blocks import BLOCK_ROWS, RowBlocks, Rows
-from rechannel.profiling.storage.stored import ACTIVITY, activity_blocks
+from rechannel.profiling.storage.stored import activity_blocks
 
-DRIVER = 0
-"""The worker that is the driver."""
 SPARE = 64
 """Extra cores that an executor may have."""
 MOST_CORES, MOST_SPARE = 1 << 18, 1 << 22
 """Cores, and extra cores, of all executors together: more than that is not believed."""
-MOST_OF_ONE = 1 << 12
-"""Cores of an executor."""
 
 _NEVER = -(1 << 62)
 
@@ -64,20 +64,25 @@ class ExecutorCores:
             np.ascontiguousarray(column[order])
             for column in (rows["executor"], rows["index"], rows["arrive"], leaving(rows))
         )
-        core, more = _placed(columns, self.known, (self._first, self._free), self.used)
+        places = (self._first, self._free)
+        core, before, more = _placed(columns, self.known, places, self.used)
         rows["core"][order] = core
         self.crowded += more
+        _meet(rows, order[before >= 0], order[before[before >= 0]])
 
 
 @nb.njit(cache=True, nogil=True)
 def _placed(tasks: Any, known: Any, places: Any, used: Any) -> Any:  # pragma: no cover - compiled
-    """Return the core of every task, and how many needed an extra one. places: the first core of
-    every executor, and when cores become free. That and used are updated in place.
+    """Return the core of every task, which task used it before (-1 if that is not one of these, or
+    has not left it), and how many needed an extra core. places: the first core of every executor,
+    and when cores become free. That and used are updated in place.
     """
     executor, index, arrive, leave = tasks
     first, all_free = places
     count, more = len(executor), 0
     core = np.empty(count, dtype=np.int32)
+    before = np.full(count, -1, dtype=np.int64)
+    latest = np.full(len(all_free), -1, dtype=np.int64)
     for i in range(count):
         e = executor[i]
         free = all_free[first[e] : first[e + 1]]
@@ -96,9 +101,28 @@ def _placed(tasks: Any, known: Any, places: Any, used: Any) -> Any:  # pragma: n
                 best = np.argmin(free)
         more += best >= known[e]
         core[i] = best
+        if free[best] <= arrive[i]:
+            before[i] = latest[first[e] + best]
+        latest[first[e] + best] = i
         used[e] = max(used[e], best + 1)
         free[best] = max(free[best], leave[i])
-    return core, more
+    return core, before, more
+
+
+def _meet(rows: Rows, task: Times, before: Times) -> None:
+    """Let the driver know of the end of a task when it launches the next one on its core, at the
+    latest.
+
+    Spark frees the core when it learns of the end, and notes the end only once it has the result,
+    after the next launch: otherwise nothing would seem to cause that one. Fetching of that result is
+    left out. task, before: rows.
+    """
+    early = (rows["launch"][task] < rows["finish"][before]) & ~rows["killed"][before]
+    task, before = task[early], before[early]
+    times = np.maximum(rows["launch"][task], leaving(rows[before]))
+    rows["finish"][before] = np.minimum(rows["finish"][before], times)
+    rows["getting"][before] = False
+    rows["launch"][task] = times
 
 
 def believed(told: Sequence[int], tasks: TaskRows) -> npt.NDArray[np.int64]:
@@ -114,28 +138,6 @@ def believed(told: Sequence[int], tasks: TaskRows) -> npt.NDArray[np.int64]:
     return np.minimum(known, np.maximum(1, had))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriverSpans:
-    """When the driver was busy, ns."""
-
-    jobs: Times
-    """Jobs. Shape (spans, 2)."""
-    batches: Times
-    """Batches of a stream. Shape (spans, 2)."""
-    boundaries: Times
-    """Times at which the driver's activity may change."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriverKinds:
-    """Indices of the kinds of driver activity."""
-
-    waiting: int
-    scheduling: int
-    planning: int
-    between: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PlacedTasks:
     """Tasks with their cores, and what the driver did."""
@@ -149,16 +151,17 @@ class PlacedTasks:
     """Distinct (stage, executor, core) of useful tasks, sorted."""
 
 
-def place_tasks(
-    tasks: TaskRows, known: Sequence[int], busy: DriverSpans, kinds: DriverKinds
-) -> PlacedTasks:
-    """Assign cores in one pass over all tasks. known: number of cores of every executor."""
+def place_tasks(tasks: TaskRows, known: Sequence[int], driver: DriverPieces) -> PlacedTasks:
+    """Assign cores in one pass over all tasks, and cut up the time of the driver.
+
+    known: number of cores of every executor.
+    """
     raw, lost = tasks.close(), np.array(sorted(tasks.lost), dtype=np.int64)
     cores = ExecutorCores(believed(known, tasks))
-    done, driver = RowBlocks(PLACED_ROW, "launch", "finish"), activity_blocks()
+    done, drove = RowBlocks(PLACED_ROW, "launch", "finish"), activity_blocks()
+    spans = _spans(raw, driver.boundaries)
     wrote, stages = [np.empty((0, 3), dtype=np.int32)], [np.empty(0, dtype=np.int32)]
-    last = np.empty(0, dtype=np.int64)
-    for start, end in _spans(raw, busy.boundaries):
+    for start, end in spans:
         rows = raw.meeting(start, end)
         coming = placed(rows[(rows["arrive"] >= start) & (rows["arrive"] < end)])
         coming["good"] &= ~np.isin(coming["number"], lost)
@@ -169,15 +172,12 @@ def place_tasks(
             pairs = np.column_stack([good["stage"], good["executor"], good["core"]])
             wrote.append(np.unique(pairs, axis=0))
             stages.append(np.unique(coming["stage"]))
-        finished = rows["finish"][~rows["killed"]]
-        times = np.concatenate([rows["launch"], finished, busy.boundaries])
-        times = np.unique(times[(times >= start) & (times < end)])
-        times = np.concatenate([last, times])
-        driver.add(_driven(times, finished, busy, kinds))
-        last = times[-1:]
+    for start, end in spans:
+        drove.add(driver.take(done.meeting(start, end), start, end))
+    drove.add(driver.rest())
     return PlacedTasks(
         tasks=done,
-        driver=driver,
+        driver=drove,
         cores=cores,
         stages=np.unique(np.concatenate(stages)),
         wrote=np.unique(np.concatenate(wrote), axis=0),
@@ -196,17 +196,3 @@ def _spans(tasks: RowBlocks, boundaries: Times) -> list[tuple[int, int]]:
     group = (tasks.before(fine[:-1]) // BLOCK_ROWS).astype(np.int64)
     starts = fine[np.flatnonzero(np.diff(group, prepend=-1))]
     return list(zip(starts.tolist(), [*starts[1:].tolist(), last], strict=True))
-
-
-def _driven(times: Times, finished: Times, busy: DriverSpans, kinds: DriverKinds) -> Rows:
-    """Return what the driver did from each time to the next."""
-    count = max(0, len(times) - 1)
-    rows = np.empty(count, dtype=ACTIVITY)
-    if count:
-        starts, ends = times[:-1], times[1:]
-        kind = np.where(within(starts, busy.batches), kinds.planning, kinds.between)
-        kind = np.where(within(starts, busy.jobs), kinds.scheduling, kind)
-        rows["kind"] = np.where(np.isin(ends, finished), kinds.waiting, kind)
-        rows["worker"], rows["operator"] = DRIVER, -1
-        rows["start"], rows["end"] = starts, ends
-    return rows

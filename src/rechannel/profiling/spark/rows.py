@@ -58,6 +58,7 @@ PLACED_ROW = np.dtype(
         ("killed", "?"),
         ("failed", "i1"),
         ("beaten", "?"),
+        ("speculative", "?"),
         ("number", "i8"),
         ("launch", "i8"),
         ("finish", "i8"),
@@ -77,7 +78,6 @@ TASK_ROW = np.dtype(
     [
         *PLACED_ROW.descr,
         ("attempt", "i4"),
-        ("speculative", "?"),
         ("locality", "i1"),
         *((name, "i8") for name in FIGURES),
     ]

@@ -2,28 +2,28 @@
 assumed:
 
 - The driver is a worker; so is every core of an executor. `cores.py` decides on which core a task
-  ran.
+  ran, `driver.py` and `driver_pieces.py` what the driver did.
 - A task is sent by the driver at its launch (a control message). On its core it deserialises,
   waits for shuffle blocks, processes, collects garbage, writes its shuffle output and serialises
-  its result. Then a control message returns to the driver, which has it at the task's finish. A
-  result that the driver fetched is a data message.
+  its result. Then a control message returns to the driver, which has it at the task's finish. If
+  the driver fetched the result, it is collected with this message.
 - The part of a task's time that the log does not explain is scheduler delay; a third of it lies
   before the task, as in SnailTrail's adapter, the rest after it.
 - A core without a task waits.
-- The driver waits if it continues with the finish of a task. Otherwise it schedules while a job is
-  running. Between jobs it runs the program; with Structured Streaming it plans (and commits)
-  within a batch, and is idle between batches.
 - A task fetches shuffle blocks from the cores that ran tasks of its parent stages: it asks all of
   them when it begins to fetch (a control message of a nanosecond), and a data message of each
   arrives when fetching ends. Meanwhile it waits. If all blocks come from its own core, fetch wait
   is an activity. Executors that are gone are not asked. A parent that was skipped stands for the
   stage of the same RDD that ran, as do all stages of an adaptive query.
 - A task that was killed does not answer: neither a faster attempt nor a finished job waits for it.
+- An attempt that failed is `failed work`; one that could not fetch its blocks is a `fetch failure`,
+  and one that was killed because another attempt of the task was faster is a `speculative copy`,
+  whichever of the two was the copy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -43,32 +43,20 @@ from rechannel.profiling.model.trace import (
     Trace,
 )
 from rechannel.profiling.spark.application import Stage
-from rechannel.profiling.spark.cores import (
-    DRIVER,
-    DriverKinds,
-    DriverSpans,
-    PlacedTasks,
-    place_tasks,
-)
+from rechannel.profiling.spark.cores import PlacedTasks, place_tasks
+from rechannel.profiling.spark.driver import COLLECTING, DRIVER_KINDS, NEVER, driver_timeline
+from rechannel.profiling.spark.driver_pieces import DRIVER, DriverPieces
 from rechannel.profiling.spark.log import SparkLog
-from rechannel.profiling.spark.rows import FETCHING, TASK_STEPS, fetching, leaving
+from rechannel.profiling.spark.rows import FAILURES, FETCHING, TASK_STEPS, fetching, leaving
 from rechannel.profiling.storage.blocks import Rows
 
-SPARK_KINDS = (
-    *RESERVED,
-    *TASK_STEPS,
-    "failed work",
-    "scheduling",
-    "driver program",
-    "batch planning",
-    "idle",
-)
-NEVER = 1 << 43
-"""A time that is never reached, ms."""
+FAILED, REFUSED, BEATEN = "failed work", "fetch failure", "speculative copy"
+SPARK_KINDS = (*RESERVED, *TASK_STEPS, FAILED, REFUSED, BEATEN, *DRIVER_KINDS)
 MOST_FETCHES = 1 << 17
 """Messages of a part that ask for shuffle blocks; if there were more, each task asks fewer cores."""
 _KIND = {name: number for number, name in enumerate(SPARK_KINDS)}
 _FIRST = len(RESERVED)
+_FETCH_FAILED = FAILURES.index("fetch failed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -200,25 +188,12 @@ def spark_trace(log: SparkLog) -> SparkTrace:
     tasks, cores, removed = log.finish(), log.cores, log.removed
     number = log.tasks.executors
     executors = sorted(number, key=lambda name: (len(name), name))
-    jobs = _spans((job.start, job.end or log.end) for job in log.jobs.values())
-    batches = _spans((batch.start, batch.end) for batch in log.batches)
-    life = np.array([log.start * MS, log.end * MS], dtype=np.int64)
-    boundaries = np.unique(np.concatenate([life, jobs.ravel(), batches.ravel()]))
-    done = place_tasks(
-        log.tasks,
-        [cores.get(name, 1) for name in number],
-        DriverSpans(
-            jobs=jobs,
-            batches=batches,
-            boundaries=boundaries[boundaries > 0],
-        ),
-        DriverKinds(
-            waiting=_KIND[WAITING],
-            scheduling=_KIND["scheduling"],
-            planning=_KIND["batch planning"],
-            between=_KIND["idle" if len(batches) else "driver program"],
-        ),
+    driver = DriverPieces(
+        timeline=driver_timeline(log.facts()),
+        waiting=_KIND[WAITING],
+        first=_KIND[DRIVER_KINDS[0]],
     )
+    done = place_tasks(log.tasks, [cores.get(name, 1) for name in number], driver)
     first, workers, gone = np.zeros(len(executors), dtype=np.int32), ["driver"], [NEVER * MS]
     for name in executors:
         first[number[name]] = len(workers)
@@ -253,11 +228,6 @@ def _weight(rows: Rows, parents: Mapping[int, Indices]) -> int:
         for stage, count in zip(stages.tolist(), counts.tolist(), strict=True)
     )
     return _EACH * len(rows) + 2 * pairs
-
-
-def _spans(ms: Iterable[tuple[int, int]]) -> Times:
-    """Return starts and ends in ns. Shape (spans, 2)."""
-    return np.array(list(ms), dtype=np.int64).reshape(-1, 2) * MS
 
 
 def _span(of_tasks: tuple[int, int] | None, log: SparkLog) -> tuple[int, int]:
@@ -295,7 +265,9 @@ def _worked(rows: Rows, worker: Indices, operator: Indices, blocks: Fetches) -> 
     count, each = steps.shape
     ends = rows["arrive"][:, None] + np.cumsum(steps, axis=1)
     kinds = np.tile(np.arange(_FIRST, _FIRST + each, dtype=np.int32), (count, 1))
-    kinds[~rows["good"]] = _KIND["failed work"]
+    kinds[~rows["good"]] = _KIND[FAILED]
+    kinds[rows["failed"] == _FETCH_FAILED] = _KIND[REFUSED]
+    kinds[rows["beaten"]] = _KIND[BEATEN]
     kinds[blocks.task, FETCHING] = _KIND[WAITING]
     return Activities.lasting(
         np.repeat(worker, each),
@@ -309,7 +281,7 @@ def _worked(rows: Rows, worker: Indices, operator: Indices, blocks: Fetches) -> 
 def _sent(rows: Rows, worker: Indices, operator: Indices, blocks: Fetches) -> Messages:
     """Return launches and results of tasks, and requests and blocks of shuffles."""
     count, asked = len(worker), len(blocks.task)
-    control, data = _KIND[CONTROL], _KIND[DATA]
+    control, data, collecting = _KIND[CONTROL], _KIND[DATA], _KIND[COLLECTING]
     driver = np.full(count, DRIVER, dtype=np.int32)
     child, served = worker[blocks.task], operator[blocks.task]
     begun, had = fetching(rows)
@@ -317,7 +289,7 @@ def _sent(rows: Rows, worker: Indices, operator: Indices, blocks: Fetches) -> Me
     back = np.flatnonzero(~rows["killed"])
     kinds = (
         np.full(count, control),
-        np.where(rows["getting"][back], data, control),
+        np.where(rows["getting"][back], collecting, control),
         np.full(asked, control),
         np.full(asked, data),
     )

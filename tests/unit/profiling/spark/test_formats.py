@@ -120,7 +120,8 @@ def test_a_log_of_spark_2(version, killed, lost):
         "shuffle write": 5,
         "serialization": 1,
         "failed work": lost,
-        "driver program": 190,
+        "starting up": 1,
+        "driver program": 189,
         "scheduling": 20 + 190,
     }
 
@@ -259,7 +260,7 @@ def test_nobody_waits_for_an_attempt_that_was_killed():
     """It outlives the job by 60 ms, in which the driver runs the program."""
     slow = task_end(1, info(3, "1", 600, 780, Killed=True), metrics(180), "TaskKilled")
     log = SparkLog(strict=True).read([*small()[:-1], slow, small()[-1]])
-    assert sums(log, "driver")["driver program"] == 100 + 80
+    assert sums(log, "driver")["driver program"] == 95 + 80
     late = profile_trace(spark_trace(log), window=10**10).by_activity()
     shares = dict(late.select("kind", "critical").rows())
     assert shares["failed work"] == 0

@@ -59,7 +59,8 @@ def test_what_tasks_and_the_driver_did():
         "serialization",
     ]
     assert spans(trace, "driver") == [
-        ("driver program", 0, 100),
+        ("starting up", 0, 5),
+        ("driver program", 5, 100),
         ("scheduling", 100, 110),
         ("waiting", 110, 210),
         ("waiting", 210, 510),
@@ -84,7 +85,7 @@ def test_batches_of_structured_streaming():
     log = SparkLog().read([*small()[:-1], told, small()[-1]])
     assert log.batches == [StreamBatch("q", 3, START + 50, START + 750)]
     kinds = spans(spark_trace(log).whole(), "driver")
-    assert kinds[:2] == [("idle", 0, 50), ("batch planning", 50, 100)]
+    assert kinds[:3] == [("starting up", 0, 5), ("idle", 5, 50), ("batch planning", 50, 100)]
     assert kinds[-2:] == [("batch planning", 720, 750), ("idle", 750, 800)]
     bad = told.replace(b"2023-", b"then-")
     assert "which is not a time" in SparkLog().read([*small(), bad]).bad[0][1]
@@ -161,7 +162,7 @@ def test_failed_and_crowded_tasks():
     }
 
 
-def test_a_result_that_the_driver_fetched_is_data():
+def test_a_result_that_the_driver_fetched_is_collected():
     task = info(4, "1", 600, 690, **{"Getting Result Time": START + 650})
     made = spark_trace(
         SparkLog().read([*small()[:-2], task_end(1, task, metrics(40)), *small()[-2:]])
@@ -172,7 +173,7 @@ def test_a_result_that_the_driver_fetched_is_data():
         for i in range(len(went))
         if went.target[i] == 0 and went.received[i] == (START + 690) * MS
     ]
-    assert [made.names.kinds[went.kind[i]] for i in back] == ["data message"]
+    assert [made.names.kinds[went.kind[i]] for i in back] == ["collecting results"]
 
 
 def test_blocks_of_a_shuffle_come_from_those_who_wrote_them():
