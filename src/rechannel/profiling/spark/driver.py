@@ -202,13 +202,15 @@ def _lives(app: Application) -> list[tuple[int, int, int]]:
     not say of all.
     """
     executors = list(app.executors.values())
-    if not all(each.added for each in executors) or not set(app.tasks.executors) <= set(
-        app.executors
-    ):
+    unknown = set(app.tasks.executors) - set(app.executors)
+    if unknown or not all(each.added for each in executors):
         return []
-    cpus = app.settings.get("spark.task.cpus", "1")
-    each_takes = max(1, int(cpus)) if cpus.isdecimal() else 1
-    return [(each.added, each.removed or NEVER, each.cores // each_takes) for each in executors]
+    cpus = app.settings.get("spark.task.cpus", "")
+    each_takes = max(1, int(cpus)) if re.fullmatch(r"[0-9]{1,4}", cpus) else 1
+    return [
+        (each.added, each.removed or NEVER, min(max(0, each.cores), MOST_OF_ONE) // each_takes)
+        for each in executors
+    ]
 
 
 def _slots(times: Times, executors: Sequence[tuple[int, int, int]]) -> npt.NDArray[np.int64]:
