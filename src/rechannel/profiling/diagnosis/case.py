@@ -2,13 +2,249 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
+import numpy as np
+
+from rechannel.profiling.diagnosis.change import Change
+from rechannel.profiling.diagnosis.observed import Observed, Spans, observed
+from rechannel.profiling.diagnosis.replay import (
+    Durations,
+    Floats,
+    Ints,
+    Variant,
+    lengths,
+    unchanged,
+)
+from rechannel.profiling.diagnosis.task_table import StageKey, TaskTable
 from rechannel.profiling.spark.application import Application
+from rechannel.profiling.spark.driver_time import DriverKind, driver_spans
+from rechannel.profiling.spark.stage_tasks import tasks_of
+from rechannel.profiling.storage.blocks import Rows
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+WORTH = 0.03
+"""Share of the run below which nothing is reported."""
+LEAST = 1.0
+"""Seconds below which nothing is reported."""
+
+
+class Gain(NamedTuple):
+    """What a change gains."""
+
+    share: float
+    """Of the length of the run."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Family:
+    """Attempts of stages with the same name: what a stream or a loop does again and again."""
+
+    name: str
+    stages: Sequence[StageKey]
+    """The longest first."""
+    seconds: float
+    """For how long they ran, one after the other."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Case:
-    """An application to diagnose."""
+    """An application to diagnose. What is derived from its facts is computed when it is first needed."""
 
     app: Application
+
+    @cached_property
+    def table(self) -> TaskTable:
+        """All tasks, by stage."""
+        return TaskTable.of(self.app.tasks)
+
+    @cached_property
+    def observed(self) -> Observed:
+        """What was observed, as a schedule."""
+        return observed(self.app, self.table)
+
+    @cached_property
+    def families(self) -> Sequence[Family]:
+        """Stages of the same name that ran for at least `WORTH` of the run, the longest first."""
+        seen, named = self.observed.active, dict[str, list[int]]()
+        for i, key in enumerate(self.table.stages):
+            stage = self.app.stages.get(key)
+            named.setdefault(stage.name if stage else f"stage {key[0]}", []).append(i)
+        found = []
+        for name, stages in named.items():
+            took = seen[stages, 1] - seen[stages, 0]
+            order = np.argsort(-took, kind="stable").tolist()
+            found.append(
+                Family(
+                    name=name,
+                    stages=[self.table.stages[stages[i]] for i in order],
+                    seconds=float(took.sum()) / 1_000,
+                )
+            )
+        least = WORTH * self.length
+        return sorted(
+            (one for one in found if one.seconds >= least), key=lambda one: (-one.seconds, one.name)
+        )
+
+    def worth(self, gain: Gain) -> bool:
+        """Return whether a gain is reported."""
+        return gain.share >= WORTH and gain.seconds >= LEAST
+
+    def sum(self, family: Family, name: str) -> float:
+        """Return the sum of a column of `TaskTable.sums` over the stages of a family."""
+        return float(self.table.sums[name][[self.index[key] for key in family.stages]].sum())
+
+    @cached_property
+    def length(self) -> float:
+        """Seconds that the run took: from its start to its end, without the time in which it was
+        idle, such as between batches of a stream.
+        """
+        idle = float((self._idle[:, 1] - self._idle[:, 0]).sum())
+        return max(1.0, self._span[1] - self._span[0] - idle) / 1_000
+
+    @cached_property
+    def cores(self) -> float:
+        """The most cores that there were at any time, as tasks use them."""
+        return self.observed.capacity.most
+
+    def job_of(self, key: StageKey) -> int | None:
+        """Return the job that ran a stage; None if the log does not say."""
+        number = self.observed.numbers[self.observed.schedule.job[self.observed.place[key]]]
+        return number if number >= 0 else None
+
+    def streams(self, family: Family) -> bool:
+        """Return whether stages belong to batches of a stream."""
+        job = self.app.jobs.get(-1 if (number := self.job_of(family.stages[0])) is None else number)
+        return job is not None and (job.batch is not None or bool(job.query))
+
+    def rows(self, key: StageKey) -> Rows:
+        """Return the tasks of a stage as rows of `TASK_ROW`, in the order of the log; a sample if there
+        are more than a million.
+        """
+        return tasks_of(self.app, *key)
+
+    def durations(self, key: StageKey) -> Durations:
+        """Return what the attempts of tasks of a stage took, in the order of their launches, ms."""
+        return self.table.durations[self.table.part(self.index[key])]
+
+    @cached_property
+    def index(self) -> Mapping[StageKey, int]:
+        """Where stages are in the table of tasks."""
+        return {key: i for i, key in enumerate(self.table.stages)}
+
+    def gain(self, change: Change) -> Gain:
+        """Return what a change gains.
+
+        Every group of jobs is replayed with and without it. The ratio of the two, times what the
+        group was observed to take, is what it would take: so an error of the model that is the same
+        in both cancels out. A negative gain is a loss.
+        """
+        schedule = self.observed.schedule
+        groups = self._changed(change)
+        if change.at_once:
+            schedule = schedule._replace(steps=self._at_once)
+        took = self.observed.groups[groups, 1] - self.observed.groups[groups, 0]
+        before = self._replayed[groups]
+        after = lengths(schedule, self._variant(change), groups)
+        ratio = np.divide(after, before, out=np.ones(len(groups)), where=before > 0)
+        saved = float((took * (1 - ratio)).sum()) + self._between(change)
+        return Gain(share=saved / 1_000 / self.length, seconds=saved / 1_000)
+
+    def with_cores(self, factor: float) -> float:
+        """Return how long the run would take with other numbers of cores, seconds. Infinity leaves its
+        critical path.
+        """
+        if factor not in self._lengths:
+            self._lengths[factor] = self.length - self.gain(Change(cores=factor)).seconds
+        return self._lengths[factor]
+
+    @cached_property
+    def _lengths(self) -> dict[float, float]:
+        return {}
+
+    @cached_property
+    def _replayed(self) -> Floats:
+        """How long the replay of each group of the unchanged application takes, ms."""
+        schedule = self.observed.schedule
+        every = np.arange(len(schedule.jobs) - 1, dtype=np.int64)
+        return lengths(schedule, unchanged(schedule), every)
+
+    @cached_property
+    def _span(self) -> tuple[float, float]:
+        """Start and end, Unix ms."""
+        groups = self.observed.groups
+        last = max(self.app.end, float(groups[:, 1].max(initial=0.0)))
+        first = self.app.start or float(groups[:, 0].min(initial=last))
+        return float(min(first, last)), float(last)
+
+    @cached_property
+    def _idle(self) -> Spans:
+        """When the application waited for its user, or for input."""
+        idle = [(one.start, one.end) for one in driver_spans(self.app) if one.kind == DriverKind.IDLE]
+        return np.array(idle, dtype=np.float64).reshape(-1, 2)
+
+    @cached_property
+    def _at_once(self) -> Floats:
+        """Steps of a schedule in which all executors are there from the beginning."""
+        steps = np.zeros_like(self.observed.schedule.steps)
+        steps[self.observed.schedule.step[:-1], 1] = self.cores
+        return steps
+
+    def _changed(self, change: Change) -> Ints:
+        """Return the groups of jobs in which something is different."""
+        schedule, seen = self.observed.schedule, self.observed
+        every = np.arange(len(schedule.jobs) - 1, dtype=np.int64)
+        if change.cores != 1.0 or change.at_once:
+            return every
+        stages = [seen.place[key] for key in (*change.durations, *change.left_out)]
+        jobs = schedule.job[np.array(stages, dtype=np.int64)]
+        groups = np.searchsorted(schedule.jobs, jobs, side="right") - 1
+        for start, end in change.driver:
+            groups = np.append(groups, every[(seen.groups[:, 0] < end) & (seen.groups[:, 1] > start)])
+        found: Ints = np.unique(groups)
+        return found
+
+    def _variant(self, change: Change) -> Variant:
+        """Return the change as a variant of the schedule."""
+        seen = self.observed
+        same = unchanged(seen.schedule)
+        place, count, latency = same.place.copy(), same.count.copy(), same.latency.copy()
+        parts, at = [same.durations], 0
+        for key, durations in change.durations.items():
+            place[seen.place[key]], count[seen.place[key]] = at, len(durations)
+            parts.append(np.asarray(durations, dtype=np.float32))
+            at += len(durations)
+        for key in change.left_out:
+            place[seen.place[key]], count[seen.place[key]] = 0, 0
+            latency[seen.place[key]] = 0.0
+        return Variant(
+            place=place,
+            count=count,
+            durations=np.concatenate(parts),
+            latency=np.maximum(0.0, latency - _saved(change, seen.latencies)),
+            delay=np.maximum(0.0, same.delay - _saved(change, seen.delays)),
+            tail=np.maximum(0.0, same.tail - _saved(change, seen.tails)),
+            cores=change.cores,
+        )
+
+    def _between(self, change: Change) -> float:
+        """Return what a change saves between groups, ms."""
+        if not change.driver:
+            return 0.0
+        groups = self.observed.groups
+        gaps = np.column_stack(
+            [np.append(self._span[0], groups[:, 1]), np.append(groups[:, 0], self._span[1])]
+        )
+        return float(_saved(change, gaps).sum() - _saved(change, self._idle).sum())
+
+
+def _saved(change: Change, spans: Spans) -> Floats:
+    """Return how much of each span a change saves, ms."""
+    saved = np.zeros(len(spans))
+    for start, end in change.driver:
+        saved += np.clip(np.minimum(spans[:, 1], end) - np.maximum(spans[:, 0], start), 0, None)
+    return saved

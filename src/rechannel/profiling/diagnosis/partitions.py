@@ -1,0 +1,233 @@
+"""Stages whose work is cut into the wrong number of tasks: fewer than cores, one more than cores, or far too many.
+
+Mended, a stage with too few tasks has its work cut evenly into a multiple of the cores; a stage with
+too many tiny tasks has it merged into twice as many tasks as there are cores. Each task keeps a
+fixed cost: what the log says is not the work itself (deserialisation, scheduling, returning the
+result) and, if there are many tiny tasks, what the fastest of them needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+
+from rechannel.profiling.diagnosis.case import Case, Family, Gain
+from rechannel.profiling.diagnosis.change import Change
+from rechannel.profiling.diagnosis.replay import Durations
+from rechannel.profiling.diagnosis.stage_names import alike, called, place_of
+from rechannel.profiling.diagnosis.task_table import GOOD, StageKey
+from rechannel.profiling.diagnosis.words import counted, percent, seconds
+from rechannel.profiling.model.finding import Certainty, Evidence, Finding
+from rechannel.profiling.model.trace import MS
+from rechannel.profiling.spark.application import Stage
+from rechannel.profiling.spark.rows import TASK_STEPS
+
+LONG_MS = 500
+"""Median of the tasks of a stage that is worth cutting up, ms."""
+EVEN = 2.0
+"""How many times as long as their median the longest task is, at most, if tasks are too few and not uneven."""
+BUSY = 0.7
+"""Share of the cores' time in which they work on a stage, at least, if its tasks fit the cores."""
+TINY_MS = 200
+"""Median of the tasks of a stage that are too many, at most, ms."""
+MANY = 8
+"""Tasks for each core that are too many, if they are tiny."""
+COST = 0.5
+"""Share of a fixed cost in the time of tasks that are too many, at least."""
+MERGED = 2
+"""Tasks for each core, after tiny ones are merged."""
+
+_WORK = [name for name in TASK_STEPS if name not in {"deserialization", "serialization"}]
+_SETTINGS = "spark.sql.shuffle.partitions"
+
+
+def too_few(case: Case) -> Iterator[Finding]:
+    """Find stages that leave cores idle because of the number of their tasks.
+
+    Silent: in streams; if tasks are short or uneven (which is skew); if a stage has at least as many
+    tasks as there are cores, and the cores are busy for most of its time.
+    """
+    for family in case.families:
+        if case.streams(family):
+            continue
+        mended = {key: new for key in family.stages if (new := split(case, key)) is not None}
+        if not mended:
+            continue
+        gain = case.gain(Change(durations=mended))
+        if case.worth(gain):
+            yield _few(case, family, next(iter(mended)), gain)
+
+
+def split(case: Case, key: StageKey) -> Durations | None:
+    """Return the tasks of a stage, cut into twice as many as there are cores or more; None if they fit."""
+    good = good_tasks(case, key)
+    cores = cores_then(case, key)
+    if not len(good) or float(np.median(good)) < LONG_MS:
+        return None
+    if good.max() > EVEN * np.median(good) or (len(good) >= cores and busy(case, key) >= BUSY):
+        return None
+    fixed = min(fixed_cost(case, key), float(good.min()))
+    count = ceil(cores) * ceil(2 * max(1.0, len(good) / cores))
+    work = float((good - fixed).sum())
+    return np.full(count, work / count + fixed, dtype=np.float32)
+
+
+def good_tasks(case: Case, key: StageKey) -> Durations:
+    """Return what the useful tasks of a stage took, ms."""
+    part = case.table.part(case.index[key])
+    return case.table.durations[part][(case.table.flags[part] & GOOD) > 0]
+
+
+def cores_then(case: Case, key: StageKey) -> float:
+    """Return the number of cores at the end of a stage."""
+    end = float(case.observed.active[case.index[key], 1])
+    return max(1.0, case.observed.capacity.at(end - 1))
+
+
+def busy(case: Case, key: StageKey) -> float:
+    """Return the share of the cores' time in which they worked on a stage while it ran."""
+    start, end = case.observed.active[case.index[key]].tolist()
+    took = float(good_tasks(case, key).sum())
+    return took / max(1.0, (end - start) * cores_then(case, key))
+
+
+def fixed_cost(case: Case, key: StageKey) -> float:
+    """Return what a task of a stage costs on average that is not its work, ms."""
+    at = case.index[key]
+    tasks = case.table.first[at + 1] - case.table.first[at]
+    work = sum(float(case.table.sums[name][at]) for name in _WORK)
+    return max(0.0, float(case.table.sums["lasted"][at]) - work) / MS / max(1, int(tasks))
+
+
+def _few(case: Case, family: Family, key: StageKey, gain: Gain) -> Finding:
+    good, cores = good_tasks(case, key), cores_then(case, key)
+    few = len(good) < cores
+    median = float(np.median(good))
+    waves = ceil(len(good) / cores)
+    idle = 1 - busy(case, key)
+    if few:
+        about = (
+            f"has {counted(len(good), 'task')} for {cores:.0f} cores: the other cores are idle while"
+            f" {'it runs' if len(good) == 1 else 'they run'}, {seconds(median)}"
+            f"{'' if len(good) == 1 else ' each'}"
+        )
+    else:
+        last = len(good) - int(cores) * (waves - 1)
+        about = (
+            f"has {len(good)} tasks of {seconds(median)} for {cores:.0f} cores: in the last of its {waves} waves"
+            f" {counted(last, 'task runs', 'tasks run')}, so that cores are idle for {percent(idle)} of its time"
+        )
+    return Finding(
+        cause="too-few-partitions" if few else "idle-cores",
+        text=f"{called(case, key)}{alike(family)} {about}.",
+        advice=_cut(case, case.app.stages.get(key), len(good), cores),
+        gain=gain.share,
+        seconds=gain.seconds,
+        certainty=Certainty.LIKELY,
+        place=place_of(case, key),
+        evidence=(
+            Evidence(name="tasks", value=len(good)),
+            Evidence(name="cores", value=cores),
+            Evidence(name="median task", value=median / 1_000, unit="s"),
+            Evidence(name="idle cores", value=100 * idle, unit="%"),
+            Evidence(name="on twice as many cores", value=case.with_cores(2.0), unit="s"),
+            Evidence(name="on half as many cores", value=case.with_cores(0.5), unit="s"),
+        ),
+    )
+
+
+def _cut(case: Case, stage: Stage | None, tasks: int, cores: float) -> str:
+    """Return how a stage gets more tasks."""
+    target = ceil(2 * cores)
+    nodes = "" if stage is None else " ".join(stage.nodes) or stage.name
+    if "Window" in nodes and tasks == 1:
+        return "Give the window a PARTITION BY: without one, a single task has all rows."
+    if stage is not None and any("SinglePartition" in each for each in stage.details):
+        return f"Avoid what needs all rows in one task: coalesce(1), or a global limit or sort. {target} tasks would do."
+    if "Scan" in nodes:
+        return (
+            f"Lower spark.sql.files.maxPartitionBytes, or repartition after reading, for at least {target} tasks;"
+            " a compressed file that cannot be split has to be written as several."
+        )
+    if "Exchange" in nodes:
+        asked = case.app.settings.get(_SETTINGS, "200")
+        return (
+            f"Ask for at least {target} partitions: in repartition or coalesce, or with {_SETTINGS} ({asked} now);"
+            " if adaptive execution merged them, lower spark.sql.adaptive.advisoryPartitionSizeInBytes."
+        )
+    return f"Ask for a multiple of {cores:.0f} partitions, {target} at least, where the data is made or read."
+
+
+def too_many(case: Case) -> Iterator[Finding]:
+    """Find stages of many tiny tasks, most of whose time is what each task costs.
+
+    Silent: if the median of the tasks is not below `TINY_MS`; with fewer than `MANY` tasks for each
+    core; if fixed costs are less than `COST` of the tasks' time; if tasks read files.
+    """
+    for family in case.families:
+        mended = {key: new for key in family.stages if (new := merged(case, key)) is not None}
+        if not mended:
+            continue
+        gain = case.gain(Change(durations={key: new.tasks for key, new in mended.items()}))
+        if case.worth(gain):
+            yield _many(case, family, next(iter(mended)), mended, gain)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Merged:
+    """Tiny tasks, merged."""
+
+    tasks: Durations
+    cost: float
+    """What each task costs, ms."""
+    share: float
+    """Share of that in the time of the tiny tasks."""
+
+
+def merged(case: Case, key: StageKey) -> Merged | None:
+    """Return the tasks of a stage, merged; None if they are not too many."""
+    good, cores = good_tasks(case, key), cores_then(case, key)
+    at = case.index[key]
+    if len(good) < MANY * cores or np.median(good) > TINY_MS or case.table.sums["in_bytes"][at]:
+        return None
+    cost = max(fixed_cost(case, key), float(np.quantile(good, 0.1)))
+    work = float(np.clip(good - cost, 0, None).sum())
+    share = 1 - work / max(1.0, float(good.sum()))
+    if share < COST:
+        return None
+    count = max(1, round(MERGED * cores))
+    tasks = np.full(count, work / count + cost, dtype=np.float32)
+    return Merged(tasks=tasks, cost=cost, share=share)
+
+
+def _many(
+    case: Case, family: Family, key: StageKey, mended: dict[StageKey, Merged], gain: Gain
+) -> Finding:
+    good, cores = good_tasks(case, key), cores_then(case, key)
+    asked = case.app.settings.get(_SETTINGS, "200")
+    return Finding(
+        cause="too-many-partitions",
+        text=(
+            f"{called(case, key)}{alike(family)} has {len(good):,} tasks for {cores:.0f} cores with a median of"
+            f" {seconds(float(np.median(good)))}: {percent(mended[key].share)} of their time is what starting and"
+            " ending a task costs, not work."
+        ),
+        advice=(
+            f"Use {len(mended[key].tasks)} to {8 * round(cores)} tasks: lower {_SETTINGS} ({asked} now), leave"
+            " spark.sql.adaptive.coalescePartitions.enabled at true, or call coalesce."
+        ),
+        gain=gain.share,
+        seconds=gain.seconds,
+        certainty=Certainty.LIKELY,
+        place=place_of(case, key),
+        evidence=(
+            Evidence(name="tasks", value=len(good)),
+            Evidence(name="cores", value=cores),
+            Evidence(name="median task", value=float(np.median(good)) / 1_000, unit="s"),
+            Evidence(name="fixed cost of a task", value=mended[key].cost / 1_000, unit="s"),
+            Evidence(name="share of fixed costs", value=100 * mended[key].share, unit="%"),
+        ),
+    )

@@ -1,0 +1,250 @@
+"""Tasks that take many times as long as the others of their stage: because they have more data, or without a reason in
+the data.
+
+Mended, the time that long tasks take beyond the others is spread evenly over the tasks of the
+stage. A long task without more data is as fast as the others then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from rechannel.profiling.diagnosis.case import Case, Family, Gain
+from rechannel.profiling.diagnosis.change import Change
+from rechannel.profiling.diagnosis.replay import Durations
+from rechannel.profiling.diagnosis.stage_names import Keyed, alike, called, keyed, place_of
+from rechannel.profiling.diagnosis.task_table import GOOD, StageKey
+from rechannel.profiling.diagnosis.words import percent, seconds, size
+from rechannel.profiling.model.finding import Certainty, Evidence, Finding
+from rechannel.profiling.model.trace import MS
+from rechannel.profiling.storage.blocks import Rows
+
+LONG = 3.0
+"""How many times as long as the median of the others the longest task of a skewed stage is, at least."""
+ABOVE = 1.7
+"""How many times as long as the median a task is, at least, whose excess is spread."""
+LEAST_MS = 500
+"""Smallest difference between the longest task and the median of the others, ms."""
+MORE_DATA = 2.0
+"""How many times as much data as the median of the others a long task has, at least, if that is why it is long."""
+SAME_DATA = 1.3
+"""How many times as much data it has, at most, if that is not why."""
+FEW = 0.05
+"""Share of the tasks of a stage that may be long, at most, if it is not their data."""
+
+
+def skew(case: Case) -> Iterator[Finding]:
+    """Find stages with tasks that are much longer than the others.
+
+    Silent: in streams, whose batches have findings of their own; if the longest task takes less than
+    `LONG` times the median of the others, or less than `LEAST_MS` more; if an executor is slow.
+    """
+    for family in case.families:
+        if case.streams(family):
+            continue
+        mended = {key: new for key in family.stages if (new := evened(case, key)) is not None}
+        if not mended:
+            continue
+        worst = max(mended, key=lambda key: excess(case, key))
+        seen = _Long.of(case.rows(worst))
+        if seen is None:
+            continue
+        if seen.data >= MORE_DATA:
+            gain = case.gain(Change(durations=mended))
+            if case.worth(gain):
+                yield _skewed(case, family, worst, seen, gain)
+        elif seen.data <= SAME_DATA and seen.few and not seen.slow_executor:
+            gain = case.gain(Change(durations={worst: shortened(case, worst)}))
+            if case.worth(gain):
+                yield _slow(case, worst, seen, gain)
+
+
+def evened(case: Case, key: StageKey) -> Durations | None:
+    """Return what the tasks of a stage take if the excess of long ones is spread evenly; None if it has
+    none.
+    """
+    took = case.durations(key)
+    typical = _typical(case, key)
+    if typical is None:
+        return None
+    long = took > ABOVE * typical
+    over = float((took[long] - typical).sum())
+    found: Durations = (np.where(long, typical, took) + over / len(took)).astype(np.float32)
+    return found
+
+
+def shortened(case: Case, key: StageKey) -> Durations:
+    """Return what the tasks of a stage take if none takes longer than the median."""
+    took = case.durations(key)
+    typical = _typical(case, key)
+    return took if typical is None else np.where(took > ABOVE * typical, typical, took)
+
+
+def excess(case: Case, key: StageKey) -> float:
+    """Return how much longer the longest task of a stage takes than the median of the others, ms."""
+    good = _good(case, key)
+    return float(good.max() - _others(good)) if len(good) > 1 else 0.0
+
+
+def _typical(case: Case, key: StageKey) -> float | None:
+    """Return the median of all but the longest task; None if that is not much longer."""
+    good = _good(case, key)
+    if len(good) < 2:
+        return None
+    median, longest = _others(good), float(good.max())
+    if longest < LONG * median or longest - median < LEAST_MS:
+        return None
+    return median
+
+
+def _good(case: Case, key: StageKey) -> Durations:
+    part = case.table.part(case.index[key])
+    return case.table.durations[part][(case.table.flags[part] & GOOD) > 0]
+
+
+def _others(values: npt.NDArray[np.generic]) -> float:
+    """Return the median of all but the largest value."""
+    return float(np.median(np.partition(values, -1)[:-1]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Long:
+    """The longest task of a stage, compared with the median of the others."""
+
+    tasks: int
+    index: int
+    took: float
+    """ms."""
+    median: float
+    moved: float
+    """Bytes that it read."""
+    median_moved: float
+    rows: float
+    median_rows: float
+    data: float
+    """How many times as many bytes or rows it read or wrote, whichever is more."""
+    few: bool
+    """Whether hardly any other task is long."""
+    slow_executor: bool
+    """Whether other tasks of its executor are slow, too."""
+    spilled: float
+    shuffled: bool
+
+    @classmethod
+    def of(cls, rows: Rows) -> _Long | None:
+        good = rows[rows["good"]]
+        if len(good) < 2:
+            return None
+        took = (good["finish"] - good["launch"]) / MS
+        at, median = int(took.argmax()), _others(took)
+        moved = good["in_bytes"] + good["read_bytes"]
+        counts = good["in_rows"] + good["read_rows"]
+        wrote = good["out_rows"] + good["write_rows"]
+        ratios = [values[at] / max(1.0, _others(values)) for values in (moved, counts, wrote)]
+        mine = good["executor"] == good["executor"][at]
+        mine[at] = False
+        here, there = took[mine], took[good["executor"] != good["executor"][at]]
+        return cls(
+            tasks=len(good),
+            index=int(good["index"][at]),
+            took=float(took[at]),
+            median=median,
+            moved=float(moved[at]),
+            median_moved=_others(moved),
+            rows=float(counts[at]),
+            median_rows=_others(counts),
+            data=float(max(ratios)),
+            few=bool((took > ABOVE * median).sum() <= max(1, FEW * len(good))),
+            slow_executor=bool(
+                len(here) and len(there) and np.median(here) > 1.5 * np.median(there)
+            ),
+            spilled=float(good["spill_disk"][at]),
+            shuffled=bool(good["read_bytes"][at] > good["in_bytes"][at]),
+        )
+
+    @property
+    def evidence(self) -> tuple[Evidence, ...]:
+        return (
+            Evidence(name="longest task", value=self.took / 1_000, unit="s"),
+            Evidence(name="median of the others", value=self.median / 1_000, unit="s"),
+            Evidence(name="ratio", value=self.took / max(1.0, self.median), unit="x"),
+            Evidence(name="read by the longest task", value=self.moved, unit="B"),
+            Evidence(name="read by the median of the others", value=self.median_moved, unit="B"),
+            Evidence(name="rows of the longest task", value=self.rows, unit="rows"),
+            Evidence(name="rows of the median of the others", value=self.median_rows, unit="rows"),
+            Evidence(name="spilled by the longest task", value=self.spilled, unit="B"),
+        )
+
+
+def _spends(case: Case, family: Family, key: StageKey, seen: _Long) -> str:
+    """Return the first sentence of a finding."""
+    share = min(1.0, seen.took / 1_000 / case.length)
+    times = seen.took / max(1.0, seen.median)
+    return (
+        f"{called(case, key)}{alike(family)} spends {percent(share)} of the run in one of its"
+        f" {seen.tasks} tasks: task {seen.index} takes {seconds(seen.took)}, {times:.1f} times the"
+        f" median of the others ({seconds(seen.median)})"
+    )
+
+
+def _skewed(case: Case, family: Family, key: StageKey, seen: _Long, gain: Gain) -> Finding:
+    node = keyed(case.app.stages.get(key)) if seen.shuffled else None
+    read = f"{size(seen.moved)} instead of {size(seen.median_moved)}"
+    if seen.median_moved <= 0 or seen.moved / seen.median_moved < MORE_DATA:
+        read = f"{seen.rows:,.0f} rows instead of {seen.median_rows:,.0f}"
+    return Finding(
+        cause="skew",
+        text=f"{_spends(case, family, key, seen)}, because it reads {read}.",
+        advice=_advice(case, node, shuffled=seen.shuffled),
+        gain=gain.share,
+        seconds=gain.seconds,
+        certainty=Certainty.LIKELY,
+        place=place_of(case, key),
+        evidence=seen.evidence,
+    )
+
+
+def _advice(case: Case, node: Keyed | None, *, shuffled: bool) -> str:
+    """Return what to change, by what brings the rows together."""
+    if not shuffled:
+        return (
+            "Cut the input into even parts: repartition it after reading, lower"
+            " spark.sql.files.maxPartitionBytes, or write it as files of equal size that can be split."
+        )
+    if node is None:
+        return "Spread the keys that have the most rows: add a random part to the key, and combine in two steps."
+    if node.what == "join on":
+        adaptive = case.app.settings.get("spark.sql.adaptive.enabled", "true") == "true"
+        switch = "lower" if adaptive else "set spark.sql.adaptive.enabled to true and lower"
+        return (
+            f"Split the rows of the most frequent values of {node.keys}: {switch}"
+            " spark.sql.adaptive.skewJoin.skewedPartitionThresholdInBytes below the size of that task's input,"
+            " broadcast the smaller side, or add a random part to the key."
+        )
+    return (
+        f"Split the most frequent values of {node.keys}: combine in two steps, first by the key and a random"
+        " number, then by the key; or filter values such as null or a default that need no result."
+    )
+
+
+def _slow(case: Case, key: StageKey, seen: _Long, gain: Gain) -> Finding:
+    return Finding(
+        cause="slow-task",
+        text=(
+            f"{_spends(case, Family(name='', stages=[key], seconds=0), key, seen)}, although it reads no more than"
+            " they do. Its host may have been busy, or its rows may be harder to process."
+        ),
+        advice=(
+            "Set spark.speculation to true, so that Spark copies such a task to another executor; if it is slow"
+            " in each run, look at its rows."
+        ),
+        gain=gain.share,
+        seconds=gain.seconds,
+        certainty=Certainty.POSSIBLE,
+        place=place_of(case, key),
+        evidence=seen.evidence,
+    )

@@ -1,0 +1,103 @@
+"""What speculative copies of tasks cost, and what they won.
+
+Mended, each task ran once, for as long as its successful attempt did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rechannel.profiling.diagnosis.case import Case, Gain
+from rechannel.profiling.diagnosis.change import Change
+from rechannel.profiling.diagnosis.replay import Durations
+from rechannel.profiling.diagnosis.task_table import COPY, GOOD, KILLED, StageKey
+from rechannel.profiling.diagnosis.words import counted, seconds
+from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
+
+
+@dataclass(slots=True, eq=False)
+class _Copies:
+    """Speculative attempts."""
+
+    copies: int = 0
+    won: int = 0
+    lost_ms: float = 0.0
+    """What copies took that were not needed."""
+    beaten_ms: float = 0.0
+    """What originals took that copies overtook."""
+    origins: dict[int, int] = field(default_factory=dict)
+    """Number of overtaken originals by executor."""
+    mended: dict[StageKey, Durations] = field(default_factory=dict)
+
+
+def speculation(case: Case) -> Iterator[Finding]:
+    """Find out what speculative copies of tasks cost, and what they won.
+
+    Silent: without copies.
+    """
+    seen = _Copies()
+    for family in case.families:
+        for key in family.stages:
+            part = case.table.part(case.index[key])
+            flags = case.table.flags[part]
+            copy = (flags & COPY) > 0
+            if not copy.any():
+                continue
+            took, killed = case.table.durations[part], (flags & KILLED) > 0
+            good, beaten = (flags & GOOD) > 0, killed & ~copy
+            seen.copies += int(copy.sum())
+            seen.won += int((copy & good).sum())
+            seen.lost_ms += float(took[copy & ~good].sum())
+            seen.beaten_ms += float(took[beaten].sum())
+            who, counts = np.unique(case.table.executor[part][beaten], return_counts=True)
+            for executor, count in zip(who.tolist(), counts.tolist(), strict=True):
+                seen.origins[executor] = seen.origins.get(executor, 0) + count
+            seen.mended[key] = took[good]
+    if not seen.copies:
+        return
+    gain = case.gain(Change(durations=seen.mended))
+    if case.worth(gain):
+        yield _speculated(case, seen, gain)
+
+
+def _speculated(case: Case, seen: _Copies, gain: Gain) -> Finding:
+    names = {number: name for name, number in case.app.tasks.executors.items()}
+    key = max(seen.mended, key=lambda one: len(seen.mended[one]))
+    useful = seen.won >= seen.copies / 2
+    where = ""
+    if seen.origins:
+        worst = max(seen.origins, key=lambda one: seen.origins[one])
+        executor = case.app.executors.get(names[worst])
+        at = f" on host {executor.host}" if executor and executor.host else ""
+        where = f", {seen.origins[worst]} of them on executor {names[worst]}{at}"
+    won = f"{seen.won} overtook the original"
+    text = (
+        f"Spark ran {counted(seen.copies, 'speculative copy', 'speculative copies')} of tasks, and {won}."
+        f" Originals that were overtaken had run for {seconds(seen.beaten_ms)}{where}; copies that were not needed"
+        f" ran for {seconds(seen.lost_ms)}."
+    )
+    advice = (
+        "Find out why these originals hang: the host, its disks, or a service that tasks call. Until then, lower"
+        " spark.speculation.multiplier and spark.speculation.quantile, so that copies start earlier."
+        if useful
+        else "Raise spark.speculation.multiplier, or set spark.speculation to false: most copies were in vain, because"
+        " tasks have different amounts of work."
+    )
+    return Finding(
+        cause="speculation",
+        text=text,
+        advice=advice,
+        gain=gain.share,
+        seconds=gain.seconds,
+        certainty=Certainty.LIKELY,
+        place=Place(stage=key[0], attempt=key[1], job=case.job_of(key)),
+        evidence=(
+            Evidence(name="copies", value=seen.copies),
+            Evidence(name="copies that won", value=seen.won),
+            Evidence(name="time of overtaken originals", value=seen.beaten_ms / 1_000, unit="s"),
+            Evidence(name="time of copies in vain", value=seen.lost_ms / 1_000, unit="s"),
+        ),
+    )
