@@ -21,10 +21,8 @@ from rechannel.profiling.diagnosis.replay import (
 )
 from rechannel.profiling.diagnosis.task_table import StageKey, TaskTable
 from rechannel.profiling.spark.application import Application
-from rechannel.profiling.spark.driver_time import DriverKind, driver_spans
 from rechannel.profiling.spark.stage_tasks import tasks_of
 from rechannel.profiling.storage.blocks import Rows
-
 
 WORTH = 0.03
 """Share of the run below which nothing is reported."""
@@ -184,7 +182,18 @@ class Case:
     @cached_property
     def _idle(self) -> Spans:
         """When the application waited for its user, or for input."""
-        idle = [(one.start, one.end) for one in driver_spans(self.app) if one.kind == DriverKind.IDLE]
+        busy = [
+            *self.observed.groups.tolist(),
+            *([one.start, one.end] for one in self.app.batches),
+        ]
+        if not self.app.batches:
+            return np.empty((0, 2))
+        idle, last = [], min(one.start for one in self.app.batches)
+        until = max(one.end for one in self.app.batches)
+        for start, end in sorted(busy):
+            if last < min(start, until):
+                idle.append((last, min(start, until)))
+            last = max(last, end)
         return np.array(idle, dtype=np.float64).reshape(-1, 2)
 
     @cached_property
@@ -204,7 +213,9 @@ class Case:
         jobs = schedule.job[np.array(stages, dtype=np.int64)]
         groups = np.searchsorted(schedule.jobs, jobs, side="right") - 1
         for start, end in change.driver:
-            groups = np.append(groups, every[(seen.groups[:, 0] < end) & (seen.groups[:, 1] > start)])
+            groups = np.append(
+                groups, every[(seen.groups[:, 0] < end) & (seen.groups[:, 1] > start)]
+            )
         found: Ints = np.unique(groups)
         return found
 
@@ -212,18 +223,18 @@ class Case:
         """Return the change as a variant of the schedule."""
         seen = self.observed
         same = unchanged(seen.schedule)
-        place, count, latency = same.place.copy(), same.count.copy(), same.latency.copy()
+        place, counts, latency = same.place.copy(), same.counts.copy(), same.latency.copy()
         parts, at = [same.durations], 0
         for key, durations in change.durations.items():
-            place[seen.place[key]], count[seen.place[key]] = at, len(durations)
+            place[seen.place[key]], counts[seen.place[key]] = at, len(durations)
             parts.append(np.asarray(durations, dtype=np.float32))
             at += len(durations)
         for key in change.left_out:
-            place[seen.place[key]], count[seen.place[key]] = 0, 0
+            place[seen.place[key]], counts[seen.place[key]] = 0, 0
             latency[seen.place[key]] = 0.0
         return Variant(
             place=place,
-            count=count,
+            counts=counts,
             durations=np.concatenate(parts),
             latency=np.maximum(0.0, latency - _saved(change, seen.latencies)),
             delay=np.maximum(0.0, same.delay - _saved(change, seen.delays)),

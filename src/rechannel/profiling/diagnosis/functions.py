@@ -80,7 +80,9 @@ def _finding(case: Case, family: Family, names: tuple[str, ...], gain: Gain) -> 
         place=place_of(case, key),
         evidence=(
             Evidence(name="time in Python", value=took / MS / 1_000, unit="s"),
-            Evidence(name="CPU time of the JVM", value=case.sum(family, "cpu") / MS / 1_000, unit="s"),
+            Evidence(
+                name="CPU time of the JVM", value=case.sum(family, "cpu") / MS / 1_000, unit="s"
+            ),
             Evidence(name="share of the tasks' time", value=100 * took / lasted, unit="%"),
             Evidence(name="rows read", value=rows, unit="rows"),
         ),

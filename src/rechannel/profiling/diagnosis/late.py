@@ -1,4 +1,4 @@
-"""Retries of failed tasks and speculative copies: what they waited for, so that a replay does not begin them too early."""
+"""Retries of failed tasks and speculative copies: what they waited for, so that a replay does not begin them early."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Plac
 from rechannel.profiling.model.trace import MS
 from rechannel.profiling.storage.blocks import Rows
 
-SPILL_RATE = 100e6
-"""Bytes in memory that a task spills and reads again in a second: assumed if all tasks of a stage spill."""
+SPILL_RATE = 20 << 20
+"""Bytes that a task spills and reads again in a second, at least: assumed if all tasks of a stage spill."""
 LEAST_SPILL = 32 << 20
 """Bytes on disk below which spilling is not reported."""
 REST = 0.1
@@ -64,16 +64,19 @@ def _unspilled(case: Case, key: StageKey, rows: Rows) -> Durations:
     if len(rows) != len(took):
         return took
     rows = rows[np.argsort(rows["launch"], kind="stable")]
-    rate = _compared(rows)
+    rate, read = _compared(rows), (rows["read_bytes"] + rows["in_bytes"]).astype(np.float64)
     if rate is None:
-        least = took - rows["spill_memory"] / SPILL_RATE * 1_000
+        # A spilled byte is written and read: twice the work of a byte that is read only.
+        moved = read + 2.0 * rows["spill_disk"]
+        share = np.divide(read, moved, out=np.zeros(len(rows)), where=moved > 0)
+        least = np.maximum(took * share, took - rows["spill_memory"] / SPILL_RATE * 1_000)
     else:
-        least = (rows["read_bytes"] + rows["in_bytes"]) * rate
+        least = read * rate
     dry = np.clip(least, REST * took, took)
     return np.where(rows["spill_disk"] > 0, dry, took).astype(np.float32)
 
 
-def _spilled(  # noqa: PLR0913 - what a finding says
+def _spilled(
     case: Case, family: Family, key: StageKey, rows: Rows, gain: Gain, *, compared: bool
 ) -> Finding:
     wet = rows[rows["spill_disk"] > 0]
@@ -84,7 +87,7 @@ def _spilled(  # noqa: PLR0913 - what a finding says
     assumed = (
         "estimated from tasks that did not spill"
         if compared
-        else f"assuming that {size(SPILL_RATE)} are spilled and read again in a second"
+        else "an assumption: each byte that is spilled is written and read at the speed of reading the input"
     )
     cut = (
         f"Cut the work into {ceil(times)} times as many tasks with spark.sql.shuffle.partitions, or raise"
@@ -137,7 +140,8 @@ def garbage(case: Case) -> Iterator[Finding]:
     )
     found = np.flatnonzero(share > USUAL)
     mended = {
-        case.table.stages[i]: case.durations(case.table.stages[i]) * np.float32(1 - share[i] + USUAL)
+        case.table.stages[i]: case.durations(case.table.stages[i])
+        * np.float32(1 - share[i] + USUAL)
         for i in found.tolist()
     }
     gain = case.gain(Change(durations=mended))

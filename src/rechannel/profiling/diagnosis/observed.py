@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from rechannel.profiling.diagnosis.capacity import Capacity
 from rechannel.profiling.diagnosis.late import late_tasks
-from rechannel.profiling.diagnosis.replay import Floats, Ints, Schedule
+from rechannel.profiling.diagnosis.replay import Ints, Schedule
 from rechannel.profiling.diagnosis.task_table import KILLED, StageKey, TaskTable
 from rechannel.profiling.spark.application import Application, Job
 
@@ -106,7 +106,7 @@ def observed(app: Application, table: TaskTable) -> Observed:
             stages=firsts,
             job=job_of,
             first=table.first[of_table],
-            count=table.first[of_table + 1] - table.first[of_table],
+            counts=table.first[of_table + 1] - table.first[of_table],
             durations=table.durations,
             flags=flags,
             latency=latencies[:, 1] - latencies[:, 0],
@@ -152,7 +152,9 @@ def _stages(app: Application, table: TaskTable) -> _Stages:
 
 
 @nb.njit(cache=True, nogil=True)
-def _ends(first: Any, launch: Any, durations: Any, flags: Any) -> Any:  # pragma: no cover - compiled
+def _ends(
+    first: Any, launch: Any, durations: Any, flags: Any
+) -> Any:  # pragma: no cover - compiled
     """Return the last finish of each stage that something waited for; of any task if nothing did."""
     found = np.zeros(len(first) - 1, dtype=np.int64)
     for stage in range(len(first) - 1):
@@ -181,7 +183,7 @@ def _jobs(app: Application, table: TaskTable, times: _Stages) -> list[_Job]:
     for i, (number, _) in enumerate(table.stages):
         begun = int(times.submitted[i])
         known = owners.get(number, [])
-        inside = [one for one in known if one.start <= begun and begun <= (one.end or begun)]
+        inside = [one for one in known if one.start <= begun <= (one.end or begun)]
         owner = inside[-1] if inside else known[0] if known else None
         if owner is None:
             owner = made[-1 - i] = _Job(-1 - i, begun, int(times.end[i]))

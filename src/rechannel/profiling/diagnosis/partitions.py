@@ -84,14 +84,14 @@ def good_tasks(case: Case, key: StageKey) -> Durations:
 def cores_then(case: Case, key: StageKey) -> float:
     """Return the number of cores at the end of a stage."""
     end = float(case.observed.active[case.index[key], 1])
-    return max(1.0, case.observed.capacity.at(end - 1))
+    return float(max(1.0, case.observed.capacity.at(end - 1)))
 
 
 def busy(case: Case, key: StageKey) -> float:
     """Return the share of the cores' time in which they worked on a stage while it ran."""
     start, end = case.observed.active[case.index[key]].tolist()
     took = float(good_tasks(case, key).sum())
-    return took / max(1.0, (end - start) * cores_then(case, key))
+    return float(took / max(1.0, (end - start) * cores_then(case, key)))
 
 
 def fixed_cost(case: Case, key: StageKey) -> float:
@@ -99,7 +99,8 @@ def fixed_cost(case: Case, key: StageKey) -> float:
     at = case.index[key]
     tasks = case.table.first[at + 1] - case.table.first[at]
     work = sum(float(case.table.sums[name][at]) for name in _WORK)
-    return max(0.0, float(case.table.sums["lasted"][at]) - work) / MS / max(1, int(tasks))
+    lasted = float(case.table.sums["lasted"][at])
+    return float(max(0.0, lasted - work) / MS / max(1, int(tasks)))
 
 
 def _few(case: Case, family: Family, key: StageKey, gain: Gain) -> Finding:
@@ -146,7 +147,10 @@ def _cut(case: Case, stage: Stage | None, tasks: int, cores: float) -> str:
     if "Window" in nodes and tasks == 1:
         return "Give the window a PARTITION BY: without one, a single task has all rows."
     if stage is not None and any("SinglePartition" in each for each in stage.details):
-        return f"Avoid what needs all rows in one task: coalesce(1), or a global limit or sort. {target} tasks would do."
+        return (
+            "Avoid what needs all rows in one task, such as coalesce(1) or a global limit:"
+            f" {target} tasks would do."
+        )
     if "Scan" in nodes:
         return (
             f"Lower spark.sql.files.maxPartitionBytes, or repartition after reading, for at least {target} tasks;"

@@ -60,7 +60,7 @@ class Schedule(NamedTuple):
     """Job of every stage."""
     first: Ints
     """First task of every stage, an index into `durations`."""
-    count: Ints
+    counts: Ints
     """Number of tasks of every stage."""
     durations: Durations
     """Of tasks, those of a stage in the order of their launches."""
@@ -97,7 +97,7 @@ class Variant(NamedTuple):
 
     place: Ints
     """Where the tasks of a stage begin in `durations`; -1 for stages with the tasks that they had."""
-    count: Ints
+    counts: Ints
     """Number of tasks of every stage with tasks in `durations`."""
     durations: Durations
     latency: Floats
@@ -113,7 +113,7 @@ def unchanged(schedule: Schedule) -> Variant:
     none = np.zeros(len(schedule.first), dtype=np.int64)
     return Variant(
         place=none - 1,
-        count=none,
+        counts=none,
         durations=np.empty(0, dtype=np.float32),
         latency=schedule.latency,
         delay=schedule.delay,
@@ -215,30 +215,41 @@ def _happened(
         took = _duration(s, v, which // _WIDTH, which % _WIDTH)
         heapq.heappush(events, (now + took, _TASK, which))
         return -1.0
-    if what == _JOB:
-        for u in range(s.stages[which], s.stages[which + 1]):
-            _met(v, state.needs, base, u, now, events)
-        if state.open_stages[which - first] == 0:
-            heapq.heappush(events, (now + v.tail[which], _DONE, which))
+    if what in (_JOB, _DONE):
+        _job_changed(s, v, state, event, events)
     elif what == _READY:
         state.open_tasks[which - base] = _begin(s, v, which, now, events)
         if state.open_tasks[which - base] == 0:
             heapq.heappush(events, (now, _ENDED, which))
         if _queued(s, v, state.following, base, which):
             heapq.heappush(ready, which)
-    elif what == _ENDED:
+    else:
         for k in range(s.child[which], s.child[which + 1]):
             _met(v, state.needs, base, s.children[k], now, events)
         j = s.job[which]
         state.open_stages[j - first] -= 1
         if state.open_stages[j - first] == 0:
             heapq.heappush(events, (now + v.tail[j], _DONE, j))
-    else:
+    return 0.0
+
+
+@nb.njit(cache=True, nogil=True)
+def _job_changed(
+    s: Any, v: Any, state: Any, event: Any, events: Any
+) -> None:  # pragma: no cover - compiled
+    """Note that a job began or ended."""
+    now, what, which = event
+    first = s.jobs[state.group]
+    if what == _DONE:
         j = state.next_of[which - first, 0]
         while j >= 0:
             heapq.heappush(events, (now + v.delay[j], _JOB, j))
             j = state.next_of[j - first, 1]
-    return 0.0
+        return
+    for u in range(s.stages[which], s.stages[which + 1]):
+        _met(v, state.needs, s.stages[first], u, now, events)
+    if state.open_stages[which - first] == 0:
+        heapq.heappush(events, (now + v.tail[which], _DONE, which))
 
 
 @nb.njit(cache=True, nogil=True)
@@ -291,14 +302,14 @@ def _begin(
 ) -> int:  # pragma: no cover - compiled
     """Note when copies of tasks begin, and return how many tasks the stage waits for."""
     if not _same(s, v, stage):
-        return int(v.count[stage])
+        return int(v.counts[stage])
     first = s.first[stage]
     for k in range(s.late[stage], s.late[stage + 1]):
         if s.late_tasks[k, 1] < 0:
             number = stage * _WIDTH + s.late_tasks[k, 0] - first
             heapq.heappush(events, (now + s.late_delays[k], _LATE, number))
     waited = 0
-    for i in range(first, first + s.count[stage]):
+    for i in range(first, first + s.counts[stage]):
         waited += s.flags[i] & WAITED
     return waited
 
@@ -308,18 +319,18 @@ def _queued(
     s: Any, v: Any, following: Any, base: int, stage: int
 ) -> bool:  # pragma: no cover - compiled
     """Skip retries and copies, and return whether another task of a stage waits for a core."""
-    i, end = following[stage - base], s.count[stage] if v.place[stage] < 0 else v.count[stage]
+    i, end = following[stage - base], s.counts[stage] if v.place[stage] < 0 else v.counts[stage]
     if _same(s, v, stage):
         while i < end and s.flags[s.first[stage] + i] & LATE:
             i += 1
         following[stage - base] = i
-    return i < end
+    return bool(i < end)
 
 
 @nb.njit(cache=True, nogil=True)
 def _same(s: Any, v: Any, stage: int) -> bool:  # pragma: no cover - compiled
     """Return whether a stage has as many tasks as it had."""
-    return v.place[stage] < 0 or v.count[stage] == s.count[stage]
+    return bool(v.place[stage] < 0 or v.counts[stage] == s.counts[stage])
 
 
 @nb.njit(cache=True, nogil=True)

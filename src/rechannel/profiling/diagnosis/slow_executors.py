@@ -65,7 +65,9 @@ def slow_executor(case: Case) -> Iterator[Finding]:
     for number, seen in _compared(case).items():
         if seen.tasks < LEAST_TASKS or seen.ratio < SLOW or seen.data > SAME_DATA:
             continue
-        gain = case.gain(Change(durations={key: _sped(case, key, number, seen) for key in seen.stages}))
+        gain = case.gain(
+            Change(durations={key: _sped(case, key, number, seen) for key in seen.stages})
+        )
         if case.worth(gain):
             yield _slow(case, names[number], seen, gain)
 

@@ -1,7 +1,8 @@
 """Input in many small files: opening them takes longer than reading them.
 
 Mended, tasks read the same bytes at `READ_RATE`, from files of `GOOD_FILE` or at least one for each
-core, and open each of these at the cost that was observed.
+core, and open each of these at the cost that was observed. What the first task of a core takes
+longer than later ones (classes are loaded, code is compiled) stays.
 """
 
 from __future__ import annotations
@@ -116,7 +117,10 @@ def _merged(case: Case, key: StageKey, files: _Files) -> Durations | None:
     if opening < OPENING * took:
         return None
     count = max(ceil(cores), ceil(files.size / GOOD_FILE))
-    task = fixed + (reading + opening / files.count * count) / count
+    part = case.table.part(case.index[key])
+    early = case.table.durations[part][: ceil(cores)]
+    warm_up = max(0.0, float(np.median(early) - np.median(good)))
+    task = fixed + warm_up + (reading + opening / files.count * count) / count
     return np.full(count, task, dtype=np.float32)
 
 

@@ -13,7 +13,10 @@ from rechannel.profiling.spark.application import Stage
 _KEYED = (
     (re.compile(r"^(?:SortMerge|ShuffledHash)Join\S*(?: skew=true)? \[(.*?)\], \["), "join on"),
     (re.compile(r"^(?:CoGroup|FlatMapCoGroups)\w* \[(.*?)\]"), "grouped join on"),
-    (re.compile(r"^\w*(?:GroupsInPandas|GroupsInArrow|MapGroups|WithState)\w* \[(.*?)\]"), "groups by"),
+    (
+        re.compile(r"^\w*(?:GroupsInPandas|GroupsInArrow|MapGroups|WithState)\w* \[(.*?)\]"),
+        "groups by",
+    ),
     (re.compile(r"^\w*Aggregate\(keys?=\[(.*?)\]"), "aggregation by"),
     (re.compile(r"^Window(?:GroupLimit)? \[.*?\], \[(.*?)\]"), "window over"),
     (re.compile(r"^\S*Exchange hashpartitioning\((.*?), \d+\)"), "rows by"),

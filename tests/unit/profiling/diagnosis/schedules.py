@@ -57,7 +57,7 @@ def scheduled(group: PlainGroup) -> Schedule:
         stages=firsts,
         job=np.repeat(np.arange(len(group.jobs)), np.diff(firsts)),
         first=np.cumsum(counts) - counts,
-        count=counts,
+        counts=counts,
         durations=durations,
         flags=np.full(len(durations), WAITED, dtype=np.uint8),
         latency=np.array([stage.latency for stage in stages], dtype=np.float64),
@@ -78,21 +78,27 @@ def scheduled(group: PlainGroup) -> Schedule:
 def variant(schedule: Schedule, *, cores: float = 1.0, **tasks: Sequence[float]) -> Variant:
     """A variant with another factor on cores, and other tasks for some stages: s0=[1.0, 2.0]."""
     same = unchanged(schedule)
-    place, count, durations = same.place.copy(), same.count.copy(), list[float]()
+    place, counts, durations = same.place.copy(), same.counts.copy(), list[float]()
     for name, took in tasks.items():
-        place[int(name[1:])], count[int(name[1:])] = len(durations), len(took)
+        place[int(name[1:])], counts[int(name[1:])] = len(durations), len(took)
         durations += took
     return same._replace(
-        place=place, count=count, durations=np.array(durations, dtype=np.float32), cores=cores
+        place=place, counts=counts, durations=np.array(durations, dtype=np.float32), cores=cores
     )
 
 
 def simulated(group: PlainGroup, step: float = 1.0) -> float:
     """Length of a group whose times are multiples of a step: moves on step by step."""
     now, done_jobs = 0.0, dict[int, float]()
-    begun, ready, ended = dict[int, float](), dict[tuple[int, int], float](), dict[tuple[int, int], float]()
+    begun, ready, ended = (
+        dict[int, float](),
+        dict[tuple[int, int], float](),
+        dict[tuple[int, int], float](),
+    )
     running: list[tuple[float, int, int]] = []
-    left = {(j, u): list(s.tasks) for j, job in enumerate(group.jobs) for u, s in enumerate(job.stages)}
+    left = {
+        (j, u): list(s.tasks) for j, job in enumerate(group.jobs) for u, s in enumerate(job.stages)
+    }
     while len(done_jobs) < len(group.jobs) or max(done_jobs.values()) > now:
         moved = True
         while moved:
@@ -102,7 +108,11 @@ def simulated(group: PlainGroup, step: float = 1.0) -> float:
                 if j not in begun and start <= now:
                     begun[j], moved = start, True
                 for u, stage in enumerate(job.stages):
-                    if j in begun and (j, u) not in ready and all((j, p) in ended for p in stage.parents):
+                    if (
+                        j in begun
+                        and (j, u) not in ready
+                        and all((j, p) in ended for p in stage.parents)
+                    ):
                         last = max([begun[j], *(ended[j, p] for p in stage.parents)])
                         ready[j, u], moved = last + stage.latency, True
                     over = not left[j, u] and not any(one[1:] == (j, u) for one in running)

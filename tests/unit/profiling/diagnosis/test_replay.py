@@ -101,10 +101,10 @@ def test_shorter_tasks_of_a_single_stage_never_make_it_longer_than_one_more_task
     # Across stages, list scheduling has anomalies; within one, the bound of Graham holds.
     random = Random(2)
     for _ in range(100):
-        tasks = [random.randint(1, 20) for _ in range(random.randint(1, 30))]
+        tasks = [random.randint(1, 20) for _ in range(random.randint(2, 30))]
         cores = random.randint(1, 5)
         before = length(PlainGroup([job(*tasks)], cores))
-        assert max(max(tasks), sum(tasks) / cores) <= before
+        assert max(*tasks, sum(tasks) / cores) <= before
         assert before <= sum(tasks) / cores + max(tasks) * (cores - 1) / cores + 1e-9
         for i, task in enumerate(tasks):
             longer = [*tasks[:i], task + random.randint(1, 9), *tasks[i + 1 :]]

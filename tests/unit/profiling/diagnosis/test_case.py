@@ -1,0 +1,133 @@
+"""Cases: the replay of whole applications, and what changes gain."""
+
+from dataclasses import replace
+from math import inf
+
+import numpy as np
+import pytest
+
+from rechannel.profiling.diagnosis import task_table
+from rechannel.profiling.diagnosis.case import Case
+from rechannel.profiling.diagnosis.change import Change
+from rechannel.profiling.spark.application import Application
+from rechannel.profiling.spark.task_events import Metrics
+from tests.unit.profiling.diagnosis.applications import START, Did, Made, Maker, made, times
+
+
+def of(*jobs, **more) -> Case:
+    return Case(app=Maker(**more).made(jobs))
+
+
+def test_the_unchanged_application_takes_what_it_took():
+    case = of(
+        [Made(tasks=[Did(ms=100 * i % 700 + 50) for i in range(20)]), Made(tasks=times(9, 400))],
+        [Made(tasks=times(3, 1_000)), Made(tasks=times(2, 30)), Made(tasks=[])],
+    )
+    took = case.observed.groups[:, 1] - case.observed.groups[:, 0]
+    np.testing.assert_array_equal(case._replayed, took)
+    assert case.gain(Change()) == (0, 0)
+    every = {key: case.durations(key) for key in case.table.stages}
+    assert case.gain(Change(durations=every)) == (0, 0)
+
+
+def test_gains_of_other_tasks_are_seconds_and_shares_of_the_run():
+    case = of([Made(tasks=times(4, 1_000)), Made(tasks=[Did(ms=9_000), *times(3, 1_000)])])
+    # 1 s before the job, 0.1 s after it.
+    assert case.length == 1 + 1 + 9 + 0.1
+    gain = case.gain(Change(durations={(1, 0): np.full(4, 3_000)}))
+    assert gain.seconds == pytest.approx(6)
+    assert gain.share == pytest.approx(6 / 11.1)
+    assert case.gain(Change(durations={(1, 0): np.full(8, 1_500)})).seconds == pytest.approx(6)
+    assert case.gain(Change(left_out=frozenset({(1, 0)}))).seconds == pytest.approx(9)
+    assert case.gain(Change(durations={(0, 0): np.full(4, 2_000)})).seconds == pytest.approx(-1)
+
+
+def test_other_cores():
+    case = of([Made(tasks=times(8, 1_000)), Made(tasks=[Did(ms=3_000), Did(ms=1_000)])])
+    assert case.cores == 4
+    rest = case.length - 2 - 3
+    assert case.with_cores(2.0) == pytest.approx(rest + 1 + 3)
+    assert case.with_cores(0.5) == pytest.approx(rest + 4 + 3)
+    assert case.with_cores(inf) == pytest.approx(rest + 1 + 3)
+
+
+def test_the_driver_without_something_to_do():
+    case = of([Made(tasks=times(4, 500))], [Made(tasks=times(4, 500))], gap=2_000)
+    between = START + 1_500, START + 3_500
+    assert case.gain(Change(driver=[between])).seconds == pytest.approx(2)
+    assert case.gain(Change(driver=[(START, between[0] + 500)])).seconds == pytest.approx(1.5)
+
+
+def test_a_stream_is_as_long_as_its_batches():
+    case = of(*([Made(tasks=times(4, 500))] for _ in range(5)), gap=3_000, streaming=True)
+    # 1 s before the first batch, 3 s after the last.
+    assert case.length == pytest.approx(1 + 5 * 0.5 + 3)
+    idle = case.app.batches[0].end
+    assert case.gain(Change(driver=[(idle, idle + 1_000)])).seconds == 0
+
+
+def test_jobs_that_overlap_are_one_group_and_share_the_cores():
+    maker = Maker()
+    app = maker.made([[Made(tasks=times(4, 1_000))], [Made(tasks=times(4, 1_000))]])
+    first, second = app.jobs.values()
+    assert len(Case(app=app).observed.groups) == 2
+    begun = first.start + 10
+    together = replace(
+        app,
+        jobs={0: first, 1: replace(second, start=begun)},
+        stages={**app.stages, (1, 0): replace(app.stages[1, 0], submitted=begun)},
+    )
+    case = Case(app=together)
+    assert len(case.observed.groups) == 1
+    assert case._replayed[0] == pytest.approx(second.end - first.start, rel=0.1)
+    assert case.gain(Change(cores=2.0)).seconds == pytest.approx(1, rel=0.1)
+
+
+def test_executors_that_come_late():
+    maker = Maker()
+    maker.now += 5_000
+    app = maker.made([[Made(tasks=times(8, 1_000))]])
+    job, stage = app.jobs[0], app.stages[0, 0]
+    begun = job.start - 5_000
+    late = replace(
+        app,
+        jobs={0: replace(job, start=begun)},
+        stages={(0, 0): replace(stage, submitted=begun)},
+        executors={k: replace(e, added=job.start) for k, e in app.executors.items()},
+    )
+    case = Case(app=late)
+    assert case._replayed.tolist() == [7_000]
+    assert case.gain(Change(at_once=True)).seconds == pytest.approx(5)
+
+
+def test_retries_and_copies_do_not_begin_early():
+    maker = Maker()
+    app = maker.made([[Made(tasks=times(2, 1_000))]])
+    maker.add(0, 5, "1", (START + 1_000, START + 2_000), Metrics(run=900), good=False)
+    maker.add(0, 5, "1", (START + 2_100, START + 4_000), Metrics(run=900))
+    maker.add(0, 6, "2", (START + 1_000, START + 9_000), Metrics(run=900), good=False, killed=True)
+    maker.add(0, 6, "1", (START + 4_000, START + 5_000), Metrics(run=900), speculative=True)
+    case = Case(app=replace(app, jobs={0: replace(app.jobs[0], end=START + 5_000)}))
+    assert case._replayed.tolist() == [4_000]
+    assert case.gain(Change(cores=inf)).seconds == 0
+
+
+def test_tasks_without_jobs_stages_or_executors_are_replayed_too():
+    maker = Maker()
+    app = maker.made([[Made(tasks=times(8, 1_000))]])
+    bare = Application(name="bare", tasks=app.tasks, end=app.end)
+    case = Case(app=bare)
+    assert case.cores == 4
+    assert case._replayed.tolist() == [2_000]
+    nothing = Case(app=Application(name="nothing"))
+    assert nothing.gain(Change(cores=2.0)) == (0, 0)
+    assert nothing.families == []
+
+
+def test_columns_in_files_are_the_same(monkeypatch):
+    app = made([Made(tasks=[Did(ms=100 * i % 700 + 50) for i in range(50)])])
+    whole = Case(app=app).table
+    monkeypatch.setattr(task_table, "HELD", 10)
+    filed = Case(app=app).table
+    for name in ("launch", "durations", "amount", "executor", "flags"):
+        np.testing.assert_array_equal(getattr(whole, name), getattr(filed, name))

@@ -1,0 +1,343 @@
+"""Findings about tasks: what is injected is found, with its gain; what is even, short or explained is not."""
+
+import numpy as np
+import pytest
+
+from rechannel.profiling.diagnosis.case import Case
+from rechannel.profiling.diagnosis.functions import python_function
+from rechannel.profiling.diagnosis.idle_cores import too_many_cores
+from rechannel.profiling.diagnosis.memory import garbage, spill
+from rechannel.profiling.diagnosis.partitions import too_few, too_many
+from rechannel.profiling.diagnosis.registry import diagnosed
+from rechannel.profiling.diagnosis.skew import skew
+from rechannel.profiling.diagnosis.slow_executors import slow_executor
+from rechannel.profiling.diagnosis.small_files import small_files
+from rechannel.profiling.diagnosis.speculation import speculation
+from rechannel.profiling.model.finding import Certainty
+from rechannel.profiling.spark.application import Execution
+from rechannel.profiling.spark.sql_events import PlanMetric, PlanNode
+from rechannel.profiling.spark.task_events import Metrics
+from tests.unit.profiling.diagnosis.applications import START, Cluster, Did, Made, Maker, times
+
+MIB = 1 << 20
+JOIN = (
+    "Exchange hashpartitioning(customer#4L, 8), ENSURE_REQUIREMENTS, [plan_id=48]",
+    "SortMergeJoin [customer#4L], [customer#1L], Inner",
+    "HashAggregate(keys=[day#7], functions=[partial_count(1)])",
+)
+
+
+def of(*jobs, **more) -> Case:
+    return Case(app=Maker(**more).made(jobs))
+
+
+def tasks(case: Case, stage: int) -> np.ndarray:
+    return case.durations((stage, 0))
+
+
+def uneven(ms: int, megabytes: int, rest: int = 19) -> list[Did]:
+    """One task that takes that long and reads that much, after others of 1 s and 10 MiB."""
+    others = times(rest, 1_000, read=10 * MIB, rows=1_000)
+    return [*others, Did(ms=ms, read=megabytes * MIB, rows=100 * megabytes)]
+
+
+def test_a_hot_key():
+    case = of([Made(tasks=uneven(41_000, 400), details=JOIN)])
+    assert tasks(case, 0).max() == 41 * np.median(tasks(case, 0))
+    (found,) = skew(case)
+    assert found.cause == "skew"
+    assert found.text == (
+        "Stage 0 (join on customer) spends 89 % of the run in one of its 20 tasks: task 19 takes 41 s, 41.0 times the"
+        " median of the others (1.0 s), because it reads 400 MiB instead of 10 MiB."
+    )
+    assert "most frequent values of customer" in found.advice
+    # 19 s in 5 waves of 4, before 41 s; then 20 tasks of 3 s.
+    assert found.seconds == pytest.approx(45 - 15)
+    assert found.gain == pytest.approx(30 / case.length)
+    assert found.place.job == 0
+    assert found.certainty == Certainty.LIKELY
+
+
+def test_a_hot_key_again_and_again():
+    case = of(*([Made(tasks=uneven(11_000, 100), details=JOIN)] for _ in range(5)))
+    (found,) = skew(case)
+    assert "(and 4 more like it)" in found.text
+    assert found.seconds == pytest.approx(5 * (15 - 7.5))
+
+
+def test_keys_of_a_plan():
+    aggregated = ("ObjectHashAggregate(keys=[a#1, b#2L], functions=[collect_list(x#3, 0, 0)])",)
+    case = of([Made(tasks=uneven(41_000, 400), details=aggregated)])
+    (found,) = skew(case)
+    assert "(aggregation by a, b)" in found.text
+    window = ("Window [row_number() windowspecdefinition(k#1, v#2 ASC)], [k#1], [v#2 ASC]",)
+    (found,) = skew(of([Made(tasks=uneven(41_000, 400), details=window)]))
+    assert "(window over k)" in found.text
+
+
+def test_a_slow_task_without_more_data():
+    case = of([Made(tasks=uneven(21_000, 10, 39))])
+    (found,) = skew(case)
+    assert found.cause == "slow-task"
+    assert found.certainty == Certainty.POSSIBLE
+    assert found.seconds == pytest.approx(20, abs=1)
+
+
+@pytest.mark.parametrize(
+    "did",
+    [
+        pytest.param(uneven(2_900, 400), id="below the ratio"),
+        pytest.param(
+            [Did(ms=did.ms // 100, read=did.read) for did in uneven(41_000, 400)], id="short"
+        ),
+        pytest.param(
+            [*times(10, 1_000), *times(10, 9_000)], id="half of the tasks, without more data"
+        ),
+        pytest.param(times(20, 1_000, read=MIB), id="even"),
+        pytest.param(times(1, 9_000), id="one task"),
+    ],
+)
+def test_no_skew(did):
+    assert list(skew(of([Made(tasks=did)]))) == []
+
+
+def test_no_skew_in_a_stream():
+    assert list(skew(of([Made(tasks=uneven(41_000, 400))], streaming=True))) == []
+
+
+def test_one_task_for_all():
+    case = of([Made(tasks=times(1, 20_000), details=("Exchange SinglePartition, ENSURE",))])
+    (found,) = too_few(case)
+    assert found.cause == "too-few-partitions"
+    assert "has 1 task for 4 cores" in found.text
+    assert "coalesce(1)" in found.advice
+    assert found.seconds == pytest.approx(15, abs=0.1)
+
+
+def test_a_last_wave_of_one_task():
+    case = of([Made(tasks=times(5, 4_000))])
+    (found,) = too_few(case)
+    assert found.cause == "idle-cores"
+    assert "in the last of its 2 waves 1 task runs" in found.text
+    assert found.seconds == pytest.approx(3, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    "did",
+    [
+        pytest.param(times(4, 9_000), id="one for each core"),
+        pytest.param(times(7, 9_000), id="the last wave is nearly full"),
+        pytest.param(times(2, 400), id="short"),
+        pytest.param(uneven(41_000, 400), id="skew"),
+        pytest.param(times(40, 1_000), id="many"),
+    ],
+)
+def test_enough_tasks(did):
+    assert list(too_few(of([Made(tasks=did)]))) == []
+
+
+def test_thousands_of_tiny_tasks():
+    empty = times(1_000, 20, run=8)
+    case = of(
+        [Made(tasks=[*empty, *times(40, 60, run=48)])],
+        settings={"spark.sql.shuffle.partitions": "1040"},
+    )
+    (found,) = too_many(case)
+    assert found.cause == "too-many-partitions"
+    assert "has 1,040 tasks for 4 cores" in found.text
+    assert "spark.sql.shuffle.partitions (1040 now)" in found.advice
+    # 22.4 s of tasks, of which 1.6 s are work; the cost of a task is 20 ms.
+    assert found.seconds == pytest.approx(22.4 / 4 - 0.4 - 0.04, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    "did",
+    [
+        pytest.param(times(1_000, 300), id="not tiny"),
+        pytest.param(times(20, 100, run=10), id="not many"),
+        pytest.param([*times(200, 20), *times(800, 190)], id="work"),
+        pytest.param(times(1_000, 20, input=10), id="files"),
+    ],
+)
+def test_not_too_many_tasks(did):
+    assert list(too_many(of([Made(tasks=did)]))) == []
+
+
+def scan(files: int, size: int) -> dict[int, Execution]:
+    metrics = [
+        PlanMetric(accumulator=1, name="number of files read"),
+        PlanMetric(accumulator=2, name="size of files read"),
+    ]
+    node = PlanNode(name="Scan parquet", text="FileScan parquet [id#1]", metrics=metrics)
+    plan = PlanNode(name="Project", children=[node])
+    return {0: Execution(number=0, start=START, plan=plan, metrics={1: files, 2: size})}
+
+
+FILES = [Made(tasks=times(40, 1_000, input=MIB), details=("FileScan parquet [id#7]",))]
+
+
+def test_thousands_of_small_files():
+    case = of(FILES, executions=scan(4_000, 40 * MIB))
+    (found,) = small_files(case)
+    assert found.cause == "small-files"
+    assert "reads 4,000 files of 10 KiB on average" in found.text
+    assert found.seconds == pytest.approx(10 - 0.6, abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("files", "size"), [(40, MIB), (4_000, 1 << 40), (4_000, 800 * MIB), (0, 0)]
+)
+def test_no_small_files(files, size):
+    assert list(small_files(of(FILES, executions=scan(files, size)))) == []
+
+
+def test_each_task_a_small_file():
+    case = of([Made(tasks=times(400, 200, input=1_000))])
+    (found,) = small_files(case)
+    assert "reads 400 files of 1.0 KiB" in found.text
+    assert list(small_files(of([Made(tasks=times(400, 200, read=1_000))]))) == []
+
+
+def test_spilling_compared_with_tasks_that_do_not():
+    wet = times(10, 9_000, read=100 * MIB, spilled=200 * MIB, peak=64 * MIB)
+    dry = times(10, 1_000, read=50 * MIB, peak=64 * MIB)
+    (found,) = spill(of([Made(tasks=[*wet, *dry])]))
+    assert found.cause == "spill"
+    assert found.certainty == Certainty.LIKELY
+    assert "spills 2.0 GiB to disk (7.8 GiB in memory), in 10 tasks of 20" in found.text
+    assert "needs" not in found.advice
+    assert "spark.executor.memory (1g now)" in found.advice
+    assert found.seconds == pytest.approx((100 - 30) / 4, rel=0.2)
+
+
+def test_spilling_of_all_tasks():
+    case = of([Made(tasks=times(8, 9_000, read=MIB, spilled=50 * MIB, peak=10 * MIB))])
+    (found,) = spill(case)
+    assert found.certainty == Certainty.POSSIBLE
+    assert "21 times as many tasks" in found.advice
+    # 200 MiB in memory at 20 MiB a second are more than they took; one byte of 101 is read only.
+    assert found.seconds == pytest.approx(18 * 0.9)
+
+
+@pytest.mark.parametrize("spilled", [0, MIB])
+def test_no_spill(spilled):
+    assert list(spill(of([Made(tasks=times(8, 9_000, spilled=spilled))]))) == []
+
+
+def test_garbage_collection():
+    case = of([Made(tasks=times(8, 5_000, gc=2_500))], settings={"spark.executor.memory": "2g"})
+    (found,) = garbage(case)
+    assert found.cause == "garbage-collection"
+    assert "spend 50 % of their time in garbage collection, 20 s in all" in found.text
+    assert "spark.executor.memory (2g now)" in found.advice
+    assert found.seconds == pytest.approx(10 * 0.47)
+
+
+def test_little_garbage_collection():
+    assert list(garbage(of([Made(tasks=times(8, 5_000, gc=500))]))) == []
+    assert list(garbage(of([Made(tasks=[])]))) == []
+
+
+def test_a_slow_executor():
+    cluster = Cluster(executors={"1": 4.0, "2": 1.0})
+    case = of(*([Made(tasks=times(16, 1_000, read=MIB))] for _ in range(2)), cluster=cluster)
+    assert set(tasks(case, 0).tolist()) == {1_000, 4_000}
+    (found,) = slow_executor(case)
+    assert found.cause == "slow-executor"
+    assert found.place.executor == "1"
+    assert found.place.host == "host1"
+    assert "4.0 times as long as those of other executors" in found.text
+    assert found.seconds > 1
+    assert list(skew(case)) == []
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [Cluster(executors={"1": 1.4, "2": 1.0}), Cluster(executors={"1": 1.0})],
+)
+def test_no_slow_executor(cluster):
+    assert list(slow_executor(of([Made(tasks=times(32, 1_000))], cluster=cluster))) == []
+
+
+def test_an_executor_with_more_data_is_not_slow():
+    maker = Maker()
+    app = maker.made([[Made(tasks=[])]])
+    for i in range(12):
+        big = i % 2
+        end = START + 2_000 + (4_000 if big else 1_000)
+        metrics = Did(ms=end, read=(4 if big else 1) * MIB).metrics
+        maker.add(7, i, "1" if big else "2", (START + 2_000, end), metrics)
+    assert list(slow_executor(Case(app=app))) == []
+
+
+def test_copies_that_overtake_a_hanging_host():
+    maker = Maker()
+    app = maker.made([[Made(tasks=times(8, 1_000))]])
+    begun, end = maker.now, maker.now + 9_000
+    for i in range(2):
+        maker.add(5, i, "1", (begun, end), Metrics(run=1), good=False, killed=True)
+        maker.add(5, i, "2", (end - 1_000, end), Metrics(run=990), speculative=True)
+    (found,) = speculation(Case(app=app))
+    assert found.cause == "speculation"
+    assert "2 speculative copies of tasks, and 2 overtook the original" in found.text
+    assert "2 of them on executor 1 on host host1" in found.text
+    assert found.seconds == pytest.approx(8)
+
+
+def test_no_speculation():
+    assert list(speculation(of([Made(tasks=times(8, 1_000))]))) == []
+
+
+UDF = ("BatchEvalPython [price(id#0L)#2], [pythonUDF0#5]",)
+
+
+def test_a_slow_python_function():
+    case = of([Made(tasks=times(8, 5_000, cpu=500), details=UDF, functions=("price",))])
+    (found,) = python_function(case)
+    assert found.cause == "python-function"
+    assert "90 % of its tasks' time in the Python function price" in found.text
+    assert found.seconds == pytest.approx(10 * 0.9 * 0.9, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        pytest.param(Made(tasks=times(8, 5_000, cpu=500)), id="no function"),
+        pytest.param(Made(tasks=times(8, 5_000, cpu=4_000), functions=("f",)), id="busy JVM"),
+        pytest.param(Made(tasks=times(8, 5_000, cpu=0), functions=("f",)), id="no CPU time"),
+    ],
+)
+def test_no_slow_python_function(stage):
+    assert list(python_function(of([stage]))) == []
+
+
+def test_more_cores_than_are_used():
+    cluster = Cluster(executors={str(i): 1.0 for i in range(8)})
+    case = of(*([Made(tasks=times(4, 5_000))] for _ in range(3)), cluster=cluster)
+    (found,) = too_many_cores(case)
+    assert found.gain is None
+    assert "work on tasks for 23 % of the run" in found.text
+    assert not found.weighty
+
+
+@pytest.mark.parametrize("count", [1, 8])
+def test_cores_that_are_used(count):
+    cluster = Cluster(executors={str(i): 1.0 for i in range(count)})
+    assert list(too_many_cores(of([Made(tasks=times(64, 2_000))], cluster=cluster))) == []
+
+
+def test_an_even_application_has_no_findings():
+    shuffled = times(16, 900, read=10 * MIB, rows=1_000, peak=MIB, gc=20)
+    case = of(
+        *([Made(tasks=times(16, 1_000, input=64 * MIB)), Made(tasks=shuffled)] for _ in range(3))
+    )
+    assert diagnosed(case) == []
+
+
+def test_findings_are_ordered_by_gain():
+    case = of(
+        [Made(tasks=uneven(41_000, 400)), Made(tasks=times(8, 5_000, gc=4_000), name="other")]
+    )
+    gains = [found.gain for found in diagnosed(case)]
+    assert len(gains) > 1
+    assert gains == sorted(gains, reverse=True)
