@@ -21,6 +21,7 @@ from rechannel.profiling.diagnosis.replay import (
 )
 from rechannel.profiling.diagnosis.task_table import StageKey, TaskTable
 from rechannel.profiling.spark.application import Application
+from rechannel.profiling.spark.driver_time import DriverKind, driver_spans
 from rechannel.profiling.spark.stage_tasks import tasks_of
 from rechannel.profiling.storage.blocks import Rows
 
@@ -182,18 +183,9 @@ class Case:
     @cached_property
     def _idle(self) -> Spans:
         """When the application waited for its user, or for input."""
-        busy = [
-            *self.observed.groups.tolist(),
-            *([one.start, one.end] for one in self.app.batches),
+        idle = [
+            (one.start, one.end) for one in driver_spans(self.app) if one.kind == DriverKind.IDLE
         ]
-        if not self.app.batches:
-            return np.empty((0, 2))
-        idle, last = [], min(one.start for one in self.app.batches)
-        until = max(one.end for one in self.app.batches)
-        for start, end in sorted(busy):
-            if last < min(start, until):
-                idle.append((last, min(start, until)))
-            last = max(last, end)
         return np.array(idle, dtype=np.float64).reshape(-1, 2)
 
     @cached_property
