@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from rechannel.profiling.diagnosis.cached import computed_again
 from rechannel.profiling.diagnosis.case import Case
 from rechannel.profiling.diagnosis.driver import on_driver
 from rechannel.profiling.diagnosis.failures import failures
@@ -21,7 +22,6 @@ from rechannel.profiling.model.finding import Finding
 Detector = Callable[[Case], Iterable[Finding]]
 """Returns what it finds in an application, with gains that were computed by `Case.replay`."""
 
-DETECTORS: tuple[Detector, ...] = ()
 DETECTORS: tuple[Detector, ...] = (
     on_driver,
     failures,

@@ -1,0 +1,140 @@
+"""Findings about executors that come late: the start of the application, and jobs that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from rechannel.profiling.diagnosis.driver_time import DriverTime
+from rechannel.profiling.diagnosis.words import counted, job_of, percent, seconds
+from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
+from rechannel.profiling.spark.application import Application, Executor
+from rechannel.profiling.spark.driver_time import DriverKind
+
+USUAL_START = 20_000
+"""ms from the start of an application to its first executor that are usual."""
+USUAL_WAIT = 10_000
+"""ms that a job usually waits for the first executors, if they are requested at the start."""
+LATE = 5_000
+"""ms after the first job from which an executor is late."""
+OCCUPIED = 0.8
+"""Share of the time in which tasks must have run while executors were missing: otherwise more
+cores would not have been used."""
+
+DYNAMIC = "spark.dynamicAllocation.enabled"
+_ALLOCATION = "spark.dynamicAllocation"
+
+
+def start_up(time: DriverTime) -> Iterator[Finding]:
+    """Find a start that takes longer than is usual."""
+    total = sum(ms for _, ms in time.of_kind(DriverKind.START_UP))
+    excess = total - USUAL_START
+    if excess <= 0 or not time.worth(excess):
+        return
+    yield time.finding(
+        "start-up",
+        excess,
+        f"The application waits {seconds(total)} for its first executor,"
+        f" {seconds(excess)} ({percent(excess / time.length)} of the run) longer than is usual.",
+        "Look at the queue and the free resources of the cluster, and at the size of images and"
+        " archives (`spark.archives`, `spark.jars`, `spark.kubernetes.container.image`) that hosts"
+        " fetch; use one session for several jobs.",
+        certainty=Certainty.CERTAIN,
+        evidence=(Evidence(name="first executor", value=total / 1_000, unit="s"),),
+    )
+
+
+def executors_late(time: DriverTime) -> Iterator[Finding]:
+    """Find jobs that wait for executors, or work with fewer of them than come later."""
+    app = time.app
+    waits = time.of_kind(DriverKind.EXECUTORS)
+    waited = sum(ms for _, ms in waits)
+    dynamic = app.settings.get(DYNAMIC) == "true"
+    if not dynamic:
+        waited = max(0.0, waited - USUAL_WAIT)
+    missing, late = _missing(time)
+    total = waited + missing
+    if not time.worth(total):
+        return
+    job = waits[0][0].job if waits else min(app.jobs)
+    about = []
+    if waited:
+        about.append(
+            f"{job_of(app, job)[:1].upper()}{job_of(app, job)[1:]} has no executor at first: jobs"
+            f" wait {seconds(sum(ms for _, ms in waits))} until one registers."
+        )
+    if late and missing:
+        last = max(each.added for each in late)
+        about.append(
+            f"{counted(len(late), 'executor')} came late, the last one"
+            f" {seconds(last - _first_job(app))} after the first job began, while tasks waited for"
+            " cores."
+        )
+    yield time.finding(
+        "late-executors",
+        total,
+        f"Executors come late. {' '.join(about)} Executors that are there from the start would make"
+        f" the run {seconds(total)} ({percent(total / time.length)}) shorter.",
+        _advice(dynamic=dynamic),
+        certainty=Certainty.CERTAIN if not missing else Certainty.LIKELY,
+        place=Place(job=job),
+        evidence=(
+            Evidence(name="jobs without any executor", value=waited / 1_000, unit="s"),
+            Evidence(name="late executors", value=len(late)),
+        ),
+    )
+
+
+def _advice(*, dynamic: bool) -> str:
+    if dynamic:
+        return (
+            f"Raise `{_ALLOCATION}.initialExecutors` and `{_ALLOCATION}.minExecutors`, and lower"
+            f" `{_ALLOCATION}.schedulerBacklogTimeout` and"
+            f" `{_ALLOCATION}.sustainedSchedulerBacklogTimeout`; a longer"
+            f" `{_ALLOCATION}.executorIdleTimeout` keeps executors between jobs."
+        )
+    return (
+        "Look at the queue and the free resources of the cluster. Set"
+        " `spark.scheduler.minRegisteredResourcesRatio` to begin only when executors are there;"
+        " it costs no time if nothing can be done without them."
+    )
+
+
+def _first_job(app: Application) -> int:
+    return min(job.start for job in app.jobs.values())
+
+
+def _missing(time: DriverTime) -> tuple[float, list[Executor]]:
+    """Return how much shorter the run would be if late executors had come with the first, ms, and
+    these executors.
+
+    While a share c/C of the cores works without a pause, that time would shrink to c/C of it.
+    Executors that take the place of others are not late.
+    """
+    app = time.app
+    known = [each for each in app.executors.values() if each.added]
+    if not app.jobs or len(known) < 2:
+        return 0.0, []
+    begin = max(_first_job(app), min(each.added for each in known))
+    gone = [each.removed for each in known if each.removed]
+    late = [
+        each
+        for each in known
+        if each.added > begin + LATE and not any(removed <= each.added for removed in gone)
+    ]
+    early = [each for each in known if each.added <= begin + LATE]
+    times = [begin, *sorted(each.added for each in late)]
+    cores = np.cumsum(
+        [sum(each.cores for each in early), *(e.cores for e in sorted(late, key=_added))]
+    )
+    saved = 0.0
+    for start, end, some in zip(times[:-1], times[1:], cores[:-1], strict=True):
+        used = float(time.on_core.within(start, end))
+        if end > start and used >= OCCUPIED * (end - start):
+            saved += used * (1 - float(some) / float(cores[-1]))
+    return saved, late
+
+
+def _added(executor: Executor) -> int:
+    return executor.added

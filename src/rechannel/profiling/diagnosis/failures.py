@@ -1,0 +1,285 @@
+"""Findings about failures: lost executors, shuffle files that could not be fetched, failed tasks.
+
+What a failure costs is computed per stage. A task that failed and was run again ends later by the
+time from its first launch to that of the attempt that succeeded. Without failures the stage would
+end with the task that is then the last one. If a stage could not fetch, the time counts from the
+launch of the first task that failed to the next attempt of the stage: its parents were computed
+again meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rechannel.profiling.diagnosis.case import Case
+from rechannel.profiling.diagnosis.words import counted, listed, percent, seconds
+from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
+from rechannel.profiling.model.trace import MS
+from rechannel.profiling.spark.application import Application, Executor, Stage
+from rechannel.profiling.spark.busy import merged
+from rechannel.profiling.spark.rows import FAILURES
+from rechannel.profiling.spark.stage_tasks import stages_of
+from rechannel.profiling.storage.blocks import Rows
+
+WORTH = 0.02
+"""Share of the run below which the cost of failures is not reported."""
+EXCEPTION, FETCH, LOST = (
+    FAILURES.index(name) for name in ("exception", "fetch failed", "executor lost")
+)
+SOON = 2_000
+"""ms after which the loss of an executor has become known."""
+RECENT = 300_000
+"""ms for which the loss of an executor explains that its files cannot be fetched."""
+
+
+@dataclass(slots=True)
+class Cost:
+    """What one kind of failure costs."""
+
+    spans: list[tuple[int, int]] = field(default_factory=list)
+    """Times by which stages ended later, Unix ms."""
+    tasks: int = 0
+    """Attempts that failed, or whose output was lost."""
+    core_ms: float = 0.0
+    """For which these ran."""
+    stages: list[Stage] = field(default_factory=list)
+    executors: list[Executor] = field(default_factory=list)
+
+    @property
+    def ms(self) -> float:
+        """How much later the application ended; failures at the same time count once."""
+        spans = merged(np.array(self.spans, dtype=np.int64).reshape(-1, 2))
+        return float((spans[:, 1] - spans[:, 0]).sum())
+
+
+def failures(case: Case) -> Iterator[Finding]:
+    """Find work that was lost and done again."""
+    app = case.app
+    lost = sorted(
+        (each for each in app.executors.values() if each.lost), key=lambda one: one.removed
+    )
+    costs = {"lost-executor": Cost(executors=lost), "fetch-failure": Cost(), "failed-work": Cost()}
+    for (number, attempt), rows in stages_of(app):
+        if bool(rows["good"].all()):
+            continue
+        stage = app.stages.get((number, attempt), Stage(number=number, attempt=attempt))
+        cause = _cause(rows, stage, lost)
+        if cause is not None:
+            _add(costs[cause], app, stage, rows)
+    length = max(1, app.end - app.start)
+    for cause, cost in costs.items():
+        if cost.tasks and cost.ms >= WORTH * length:
+            yield _FINDINGS[cause](cause, app, cost, length)
+        elif cause == "lost-executor" and lost:
+            yield _harmless(lost, cost)
+
+
+def _cause(rows: Rows, stage: Stage, lost: list[Executor]) -> str | None:
+    """Return the kind of failure that a stage had; None if its attempts were only beaten by others."""
+    bad = rows[~rows["good"] & ~rows["killed"]]
+    if not len(bad):
+        return None
+    at = int(bad["finish"].max()) // MS + SOON
+    begun = stage.submitted or int(rows["launch"].min()) // MS
+    if bool((bad["failed"] == FETCH).any()):
+        gone = any(at - RECENT <= each.removed <= at for each in lost)
+        return "lost-executor" if gone else "fetch-failure"
+    if bool(np.isin(bad["failed"], (0, LOST)).any()) and any(
+        begun <= each.removed + SOON for each in lost
+    ):
+        return "lost-executor"
+    return "failed-work"
+
+
+def _add(cost: Cost, app: Application, stage: Stage, rows: Rows) -> None:
+    """Add what a stage lost."""
+    bad = rows[~rows["good"] & ~rows["killed"]]
+    cost.tasks += len(bad)
+    cost.core_ms += float((bad["finish"] - bad["launch"]).sum()) / MS
+    cost.stages.append(stage)
+    if bool((bad["failed"] == FETCH).any()):
+        again = app.stages.get((stage.number, stage.attempt + 1))
+        until = 0 if again is None else again.submitted
+        first = int(bad["launch"].min()) // MS
+        cost.spans.append((first, max(first, until or stage.completed)))
+    else:
+        cost.spans.append(later(rows, _cores(app)))
+
+
+def later(rows: Rows, cores: int) -> tuple[int, int]:
+    """Return when a stage would have ended without failures, and when it did, Unix ms.
+
+    rows: its attempts of tasks. If cores always had something to do, what failed took its share of
+    all of them.
+    """
+    tried = rows[~rows["killed"]]
+    order = np.lexsort((tried["launch"], tried["index"]))
+    tried = tried[order]
+    first = np.flatnonzero(np.diff(tried["index"], prepend=-1))
+    begun = np.repeat(tried["launch"][first], np.diff(first, append=len(tried)))
+    good = tried["good"]
+    end = int(tried["finish"].max())
+    if not bool(good.any()):
+        return end // MS, end // MS
+    mended = tried["finish"][good] - (tried["launch"][good] - begun[good])
+    failed = float((tried["finish"][~good] - tried["launch"][~good]).sum())
+    start = int(tried["launch"].min())
+    without = min(int(mended.max()), int(end - failed / max(1, cores)))
+    return max(start, without) // MS, end // MS
+
+
+def _cores(app: Application) -> int:
+    alive = [each.cores for each in app.executors.values() if not each.lost]
+    return max(1, sum(alive))
+
+
+def _lost(cause: str, app: Application, cost: Cost, length: int) -> Finding:
+    share = min(1.0, cost.ms / length)
+    names = [_executor_name(each) for each in cost.executors]
+    one = len(names) == 1
+    return _finding(
+        cause,
+        cost,
+        share,
+        f"{'Executor' if one else 'Executors'} {listed(names)} {'was' if one else 'were'} lost."
+        f" {counted(cost.tasks, 'task')} that ran or had left their output there had to run again,"
+        f" in {_stages(cost)}, which made the run {seconds(cost.ms)} ({percent(share)}) longer."
+        f"{_replaced(app, cost.executors)}",
+        _why_lost(cost.executors),
+        Place(
+            stage=cost.stages[0].number,
+            attempt=cost.stages[0].attempt,
+            execution=cost.stages[0].execution,
+            executor=cost.executors[0].name if cost.executors else "",
+            host=cost.executors[0].host if cost.executors else "",
+        ),
+    )
+
+
+def _fetch(cause: str, app: Application, cost: Cost, length: int) -> Finding:
+    del app
+    share = min(1.0, cost.ms / length)
+    return _finding(
+        cause,
+        cost,
+        share,
+        f"{counted(cost.tasks, 'task')} of {_stages(cost)} could not fetch shuffle files, although"
+        " no executor was lost. Spark computed these files again and then repeated the stage,"
+        f" which made the run {seconds(cost.ms)} ({percent(share)}) longer.",
+        "Look for full, failing or cleaned-up local disks (`spark.local.dir`) and for an overloaded"
+        " network on the host that the error names. An external shuffle service"
+        " (`spark.shuffle.service.enabled`) outlives executors; `spark.shuffle.io.maxRetries` and"
+        " `spark.shuffle.io.retryWait` bridge short breaks.",
+        Place(
+            stage=cost.stages[0].number,
+            attempt=cost.stages[0].attempt,
+            execution=cost.stages[0].execution,
+        ),
+    )
+
+
+def _failed(cause: str, app: Application, cost: Cost, length: int) -> Finding:
+    share = min(1.0, cost.ms / length)
+    names = sorted(app.exceptions, key=lambda name: (-app.exceptions[name], name))
+    why = f" The exceptions were {listed(names, 3)}." if names else ""
+    return _finding(
+        cause,
+        cost,
+        share,
+        f"{counted(cost.tasks, 'attempt')} of tasks of {_stages(cost)} failed and"
+        f" {'was' if cost.tasks == 1 else 'were'} made again: {seconds(cost.core_ms)} of work on"
+        f" cores were lost, and the run took {seconds(cost.ms)} ({percent(share)}) longer.{why}",
+        "The page of the stage in the Spark UI has the stack traces: mend what fails. If some hosts"
+        " fail more than others, set `spark.excludeOnFailure.enabled=true`.",
+        Place(
+            stage=cost.stages[0].number,
+            attempt=cost.stages[0].attempt,
+            execution=cost.stages[0].execution,
+        ),
+    )
+
+
+_FINDINGS = {"lost-executor": _lost, "fetch-failure": _fetch, "failed-work": _failed}
+
+
+def _finding(cause: str, cost: Cost, share: float, text: str, advice: str, place: Place) -> Finding:
+    return Finding(
+        cause=cause,
+        text=text,
+        advice=advice,
+        gain=share,
+        seconds=cost.ms / 1_000,
+        certainty=Certainty.LIKELY,
+        place=place,
+        evidence=(
+            Evidence(name="attempts that failed or were lost", value=cost.tasks),
+            Evidence(name="work that was lost", value=cost.core_ms / 1_000, unit="core seconds"),
+        ),
+    )
+
+
+def _harmless(lost: list[Executor], cost: Cost) -> Finding:
+    """Return the finding about executors whose loss cost nothing that can be seen."""
+    one = len(lost) == 1
+    return Finding(
+        cause="lost-executor",
+        text=f"{'Executor' if one else 'Executors'} {listed([_executor_name(e) for e in lost])}"
+        f" {'was' if one else 'were'} lost, which cost the run less than {percent(WORTH)} of its time.",
+        advice=_why_lost(lost),
+        gain=None,
+        certainty=Certainty.CERTAIN,
+        place=Place(executor=lost[0].name, host=lost[0].host),
+        evidence=(Evidence(name="attempts that were lost", value=cost.tasks),),
+    )
+
+
+def _executor_name(executor: Executor) -> str:
+    about = [*([f"on {executor.host}"] if executor.host else [])]
+    reason = " ".join(executor.reason.split())[:80]
+    if reason:
+        about.append(f'"{reason}"')
+    return f"{executor.name} ({', '.join(about)})" if about else executor.name
+
+
+def _stages(cost: Cost) -> str:
+    numbers = sorted({stage.number for stage in cost.stages})
+    return f"stage{'' if len(numbers) == 1 else 's'} {listed([str(n) for n in numbers], 6)}"
+
+
+def _replaced(app: Application, lost: list[Executor]) -> str:
+    """Say when the first of lost executors was replaced."""
+    if not lost:
+        return ""
+    gone = lost[0].removed
+    later_ones = [each.added for each in app.executors.values() if each.added >= gone]
+    if not later_ones:
+        return " None came in its place."
+    return f" Another executor registered {seconds(min(later_ones) - gone)} after the first loss."
+
+
+def _why_lost(lost: list[Executor]) -> str:
+    reasons = " ".join(each.reason for each in lost).lower()
+    if any(word in reasons for word in ("137", "143", "memory", "oom")):
+        return (
+            "The reason looks like memory, or a kill from outside: raise"
+            " `spark.executor.memoryOverhead` or `spark.executor.memory`, or use more and smaller"
+            " partitions, and look at the log of the host."
+        )
+    if "heartbeat" in reasons or "timed out" in reasons:
+        return (
+            "The executor did not answer: long garbage collection or an overloaded host does that."
+            " Raise `spark.executor.memory`, or `spark.network.timeout` if it would have recovered."
+        )
+    if any(word in reasons for word in ("decommission", "preempt", "spot")):
+        return (
+            "The cluster took the executor away: set `spark.decommission.enabled=true` and"
+            " `spark.storage.decommission.shuffleBlocks.enabled=true`, so that it hands over its"
+            " blocks, or use hosts that stay."
+        )
+    return (
+        "The log of the executor and of its host say why it ended. An external shuffle service"
+        " (`spark.shuffle.service.enabled`) keeps the output of its tasks."
+    )

@@ -1,0 +1,154 @@
+"""What a stream did in each batch: its time, the tasks' time, and the longest tasks of its stages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rechannel.profiling.diagnosis.driver_time import DriverTime
+from rechannel.profiling.model.trace import MS
+from rechannel.profiling.spark.application import Application, Batch, Stage
+from rechannel.profiling.spark.busy import Floats
+from rechannel.profiling.spark.driver_time import DriverKind
+from rechannel.profiling.spark.rows import leaving
+from rechannel.profiling.spark.stage_tasks import stages_of
+from rechannel.profiling.storage.blocks import Rows
+
+HOT = 2.0
+"""How many times as long, and as large, as the median the longest task of a skewed stage is."""
+_SINK = (DriverKind.COMMIT, DriverKind.PROGRAM)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excess:
+    """By how much a stage of a batch is longer than if its tasks had equally many rows."""
+
+    ms: float
+    times: float
+    """How many times as many bytes as the median the largest task read."""
+    stage: Stage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StreamFacts:
+    """The batches of a stream that had rows, without the first, in which code is compiled. Figures
+    are ms, shape (batches,).
+    """
+
+    query: str
+    batches: Sequence[Batch]
+    lasted: Floats
+    on_core: Floats
+    """In which at least one task ran."""
+    core: Floats
+    """Summed over tasks."""
+    sink: Floats
+    """Of the driver after the last job, without writing the offsets: that is the sink."""
+    excess: Sequence[Excess | None]
+    """The most skewed stage of every batch."""
+
+    @property
+    def back_to_back(self) -> float:
+        """Share of the stream's time in which a batch runs."""
+        return float(self.lasted.sum()) / max(1, self.batches[-1].end - self.batches[0].start)
+
+    def phase(self, *names: str) -> Floats:
+        """Return the ms of phases, by batch."""
+        return np.array(
+            [sum(batch.phases.get(name, 0) for name in names) for batch in self.batches],
+            dtype=np.float64,
+        )
+
+
+def stream_facts(time: DriverTime) -> list[StreamFacts]:
+    """Return the facts of every stream with at least two batches that had rows."""
+    app = time.app
+    of: dict[str, list[Batch]] = {}
+    for batch in sorted(app.batches, key=lambda each: each.start):
+        if batch.rows > 0 and batch.end > batch.start:
+            of.setdefault(batch.query, []).append(batch)
+    kept = {query: mine[1:] if len(mine) > 2 else mine for query, mine in of.items()}
+    kept = {query: mine for query, mine in kept.items() if len(mine) >= 2}
+    if not kept:
+        return []
+    core, excess = _by_batch(app)
+    sink = _sinks(time)
+    found = []
+    for query, mine in kept.items():
+        starts = np.array([batch.start for batch in mine], dtype=np.float64)
+        ends = np.array([batch.end for batch in mine], dtype=np.float64)
+        keys = [(query, batch.number) for batch in mine]
+        found.append(
+            StreamFacts(
+                query=query,
+                batches=mine,
+                lasted=ends - starts,
+                on_core=time.on_core.within(starts, ends),
+                core=np.array([core.get(key, 0.0) for key in keys]),
+                sink=np.array(
+                    [
+                        max(0.0, sink.get(key, 0.0) - batch.phases.get("commitOffsets", 0))
+                        for key, batch in zip(keys, mine, strict=True)
+                    ]
+                ),
+                excess=[excess.get(key) for key in keys],
+            )
+        )
+    return found
+
+
+def _sinks(time: DriverTime) -> Mapping[tuple[str, int], float]:
+    found: dict[tuple[str, int], float] = {}
+    for span, ms in time.of_kind(*_SINK):
+        if span.batch is not None:
+            found[span.batch] = found.get(span.batch, 0.0) + ms
+    return found
+
+
+def _by_batch(
+    app: Application,
+) -> tuple[dict[tuple[str, int], float], dict[tuple[str, int], Excess]]:
+    """Return the core ms of the tasks of batches, and their most skewed stages."""
+    batch_of: dict[int, tuple[str, int]] = {}
+    for job in app.jobs.values():
+        if job.batch is not None:
+            stream = app.streams.get(job.query)
+            name = job.query if stream is None else stream.name or job.query
+            batch_of.update(dict.fromkeys(job.stages, (name, job.batch)))
+    core: dict[tuple[str, int], float] = {}
+    excess: dict[tuple[str, int], Excess] = {}
+    cores = max(1, sum(each.cores for each in app.executors.values() if not each.removed))
+    for (number, attempt), rows in stages_of(app):
+        key = batch_of.get(number)
+        if key is None:
+            continue
+        lasted = (leaving(rows) - rows["launch"]) / MS
+        core[key] = core.get(key, 0.0) + float(lasted.sum())
+        ms, times = _skewed(rows, cores)
+        known = excess.get(key)
+        if ms > 0 and (known is None or ms > known.ms):
+            stage = app.stages.get((number, attempt), Stage(number=number, attempt=attempt))
+            excess[key] = Excess(ms=ms, times=times, stage=stage)
+    return core, excess
+
+
+def _skewed(rows: Rows, cores: int) -> tuple[float, float]:
+    """Return by how many ms a stage is longer than with equally large tasks, and how many times as
+    large as the median the largest task is; 0 if it is not skewed.
+    """
+    good = rows[rows["good"]]
+    if len(good) < 2:
+        return 0.0, 0.0
+    lasted = (leaving(good) - good["launch"]) / MS
+    size = good["read_bytes"].astype(np.float64)
+    if not size.any():
+        return 0.0, 0.0
+    place = int(np.argmax(lasted))
+    others = np.delete(np.arange(len(good)), place)
+    usual, typical = float(np.median(lasted[others])), float(np.median(size[others]))
+    if lasted[place] < HOT * usual or size[place] < HOT * typical:
+        return 0.0, 0.0
+    even = max(float(lasted.sum()) / min(len(good), cores), usual)
+    return max(0.0, float(lasted[place]) - even), float(size[place]) / max(1.0, typical)

@@ -1,0 +1,87 @@
+"""How findings name figures and places: seconds, bytes, shares, jobs and executions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rechannel.profiling.spark.application import Application, Batch, Execution, Job
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_LONGEST = 60
+"""Characters of a description in a sentence."""
+
+
+def seconds(ms: float) -> str:
+    """Return a duration in words: 0.04 s, 3.2 s, 74 s, 12 min, 3.5 h."""
+    value = ms / 1_000
+    if value < 0.095:
+        return f"{value:.2f} s"
+    if value < 9.95:
+        return f"{value:.1f} s"
+    if value < 600:
+        return f"{value:.0f} s"
+    return f"{value / 60:.0f} min" if value < 7_200 else f"{value / 3_600:.1f} h"
+
+
+def size(count: float) -> str:
+    """Return a number of bytes in words: 512 B, 1.5 MiB."""
+    power = 0
+    while count >= 1_000 and power < len(_UNITS) - 1:
+        count, power = count / 1_024, power + 1
+    return (
+        f"{count:.0f} {_UNITS[power]}"
+        if count >= 10 or not power
+        else f"{count:.1f} {_UNITS[power]}"
+    )
+
+
+def percent(share: float) -> str:
+    """Return a share in words: below 1 %, 43 %."""
+    return f"{share * 100:.0f} %" if share >= 0.01 else "below 1 %"
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """Return a number with its noun: 1 task, 12 tasks."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def listed(names: Sequence[str], most: int = 4) -> str:
+    """Return names as an enumeration; the rest is counted."""
+    shown = list(names[:most])
+    if len(names) > most:
+        shown.append(f"{len(names) - most} more")
+    return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else "".join(shown)
+
+
+def job_name(job: Job) -> str:
+    """Return a job with what it is called: job 3 (collect at etl.py:10)."""
+    return _with(f"job {job.number}", job.site or job.description)
+
+
+def execution_name(execution: Execution) -> str:
+    """Return an execution with its description: SQL execution 7 (daily totals)."""
+    return _with(f"SQL execution {execution.number}", execution.description)
+
+
+def batch_name(batch: Batch) -> str:
+    """Return a batch with its stream: batch 12 of clicks."""
+    return f"batch {batch.number} of {batch.query}"
+
+
+def job_of(app: Application, number: int | None) -> str:
+    """Return the name of a job; "" without one."""
+    job = app.jobs.get(-1 if number is None else number)
+    return "" if job is None else job_name(job)
+
+
+def execution_of(app: Application, number: int | None) -> str:
+    """Return the name of an execution; "" without one."""
+    execution = app.executions.get(-1 if number is None else number)
+    return "" if execution is None else execution_name(execution)
+
+
+def _with(what: str, called: str) -> str:
+    text = " ".join(called.split())
+    if len(text) > _LONGEST:
+        text = f"{text[: _LONGEST - 3]}..."
+    return f"{what} ({text})" if text else what

@@ -1,0 +1,223 @@
+"""Findings about the driver, on applications made of values. Each has a twin that is healthy."""
+
+import pytest
+
+from rechannel.profiling.diagnosis.driver import on_driver
+from tests.unit.profiling.diagnosis.made import (
+    application,
+    execution,
+    executor,
+    found,
+    job,
+    node,
+    task,
+)
+
+MIB = 1 << 20
+
+
+def jobs_with_gap(gap, **more):
+    """Two jobs of 10 s each, and what lies between them."""
+    tasks = [task(0, 0, 3_000, 13_000), task(1, 0, 13_000 + gap, 23_000 + gap)]
+    jobs = [
+        job(0, 3_000, 13_000, stages=(0,)),
+        job(1, 13_000 + gap, 23_000 + gap, stages=(1,)),
+    ]
+    return application(24_000 + gap, tasks, *jobs, **more)
+
+
+def test_code_of_the_program_between_jobs():
+    finding = found(on_driver, jobs_with_gap(8_000))["driver-program"]
+    assert finding.gain == pytest.approx(8 / 32)
+    assert finding.seconds == 8
+    assert "between job 0 (count at etl.py:0) and job 1 (count at etl.py:1)" in finding.text
+    assert found(on_driver, jobs_with_gap(700)) == {}
+
+
+def test_an_idle_session_has_no_fault():
+    finding = found(on_driver, jobs_with_gap(100_000, name="PySparkShell"))
+    assert list(finding) == ["idle"]
+    assert finding["idle"].gain is None
+
+
+def test_the_start_of_a_short_application_is_no_fault():
+    app = application(
+        12_000,
+        [task(0, 0, 11_000, 11_500)],
+        executor("1", 5_000),
+        job(0, 11_000, 11_600, stages=(0,)),
+    )
+    assert found(on_driver, app) == {}
+
+
+def test_a_long_start():
+    app = application(
+        100_000,
+        [task(0, 0, 70_000, 99_000)],
+        executor("1", 60_000),
+        job(0, 70_000, 99_000, stages=(0,)),
+    )
+    finding = found(on_driver, app)["start-up"]
+    assert finding.gain == pytest.approx(0.4)
+    assert "60 s for its first executor" in finding.text
+
+
+@pytest.mark.parametrize(("dynamic", "gain"), [(True, 0.4), (False, 0.2)])
+def test_a_job_without_an_executor(dynamic, gain):
+    settings = {"spark.dynamicAllocation.enabled": "true"} if dynamic else {}
+    app = application(
+        50_000,
+        [task(0, 0, 22_000, 49_000)],
+        executor("1", 22_000),
+        job(0, 2_000, 49_000, stages=(0,)),
+        settings=settings,
+    )
+    finding = found(on_driver, app)["late-executors"]
+    assert finding.gain == pytest.approx(gain)
+    assert ("initialExecutors" in finding.advice) == dynamic
+
+
+def test_executors_that_come_while_others_work():
+    def app(late, **gone):
+        tasks = [task(0, 0, 2_000, 42_000), task(0, 1, 2_000, 42_000)]
+        others = [executor("1", 1_000, **gone), executor("2", late)]
+        return application(43_000, tasks, *others, job(0, 2_000, 42_000, stages=(0,)))
+
+    finding = found(on_driver, app(32_000))["late-executors"]
+    # For 30 s half of the cores were missing.
+    assert finding.seconds == pytest.approx(15)
+    assert "1 executor came late, the last one 30 s after the first job began" in finding.text
+    assert found(on_driver, app(3_000)) == {}
+    # It took the place of another one.
+    assert found(on_driver, app(32_000, removed=31_000)) == {}
+
+
+def planned(ms, plan=None, before=0):
+    """An execution that is planned for some time, after one of 10 s."""
+    first = execution(0, 2_000, 12_000)
+    second = execution(1, 12_000 + before, 22_000 + ms + before, plan=plan)
+    begin = 12_000 + before + ms
+    return application(
+        24_000 + ms + before,
+        [task(0, 0, 2_100, 11_900), task(1, 0, begin, begin + 9_000)],
+        first,
+        second,
+        job(0, 2_000, 12_000, execution=0, stages=(0,)),
+        job(1, begin, begin + 10_000, execution=1, stages=(1,)),
+    )
+
+
+def test_planning_that_takes_long():
+    wide = node("Project", "Project [a#1, b#2, ... 998 more fields]")
+    finding = found(on_driver, planned(8_000, wide))["planning"]
+    assert finding.seconds == pytest.approx(7.5)
+    assert finding.place.execution == 1
+    assert "SQL execution 1 (query 1) takes 8.0 s to plan" in finding.text
+    assert "1,000 expressions" in finding.text
+    assert found(on_driver, planned(1_000, wide)) == {}
+
+
+def test_a_wide_plan_that_is_built_before_its_execution():
+    wide = node("Project", "Project [a#1, b#2, ... 998 more fields]")
+    finding = found(on_driver, planned(500, wide, before=6_000))
+    assert list(finding) == ["planning"]
+    assert finding["planning"].seconds == pytest.approx(6)
+    # A narrow plan takes no time: this is the program.
+    narrow = found(on_driver, planned(500, node("Project", "Project [a#1]"), before=6_000))
+    assert list(narrow) == ["driver-program"]
+
+
+def broadcasting(ms, **more):
+    """A join that waits for its broadcast side to be built."""
+    side = node(
+        "BroadcastExchange",
+        metrics={"data size": 1, "number of output rows": 2, "time to build": 3},
+    )
+    join = node(
+        "BroadcastHashJoin", "BroadcastHashJoin [key#1], [key#2], Inner", node("Scan"), side
+    )
+    end = 10_000 + ms
+    return application(
+        end + 11_000,
+        [task(0, 0, 3_000, 9_900), task(1, 0, end, end + 9_900)],
+        execution(0, 2_900, end + 10_000, plan=join, metrics={1: 300 * MIB, 2: 5_000_000, 3: ms}),
+        job(0, 3_000, 10_000, execution=0, stages=(0,), broadcast=True),
+        job(1, end, end + 10_000, execution=0, stages=(1,)),
+        **more,
+    )
+
+
+def test_building_a_broadcast():
+    finding = found(on_driver, broadcasting(7_000))["broadcast-building"]
+    assert finding.seconds == pytest.approx(7, abs=0.5)
+    assert (
+        "BroadcastHashJoin [key#1], [key#2], Inner has 5,000,000 rows and 300 MiB" in finding.text
+    )
+    assert found(on_driver, broadcasting(300)) == {}
+
+
+def collecting(size, ms):
+    """A job whose results the program decodes, and a job after it."""
+    begin = 12_000 + ms
+    return application(
+        begin + 11_000,
+        [task(0, 0, 2_000, 12_000, result=size), task(1, 0, begin, begin + 10_000)],
+        execution(0, 1_900, 12_000 + ms // 2),
+        job(0, 2_000, 12_000, execution=0, stages=(0,), site="collect at etl.py:7"),
+        job(1, begin, begin + 10_000, stages=(1,)),
+    )
+
+
+def test_results_that_the_driver_collects():
+    finding = found(on_driver, collecting(80 * MIB, 9_000))
+    assert list(finding) == ["collecting-results"]
+    assert finding["collecting-results"].seconds == pytest.approx(9)
+    assert "80 MiB of rows of job 0 (collect at etl.py:7)" in finding["collecting-results"].text
+    # Ten rows are not decoded for seconds.
+    assert "collecting-results" not in found(on_driver, collecting(1_000, 9_000))
+    assert found(on_driver, collecting(80 * MIB, 400)) == {}
+
+
+def test_results_that_are_fetched_while_the_job_runs():
+    app = application(
+        20_000,
+        [task(0, 0, 2_000, 20_000, run=8_000, getting=10_000, result=900 * MIB)],
+        job(0, 2_000, 20_000, stages=(0,)),
+    )
+    assert found(on_driver, app)["collecting-results"].seconds == pytest.approx(10, abs=0.1)
+
+
+def committing(ms):
+    return application(
+        14_000 + ms,
+        [task(0, 0, 3_000, 13_000)],
+        execution(0, 2_900, 13_000 + ms, writes=True),
+        job(0, 3_000, 13_000, execution=0, stages=(0,)),
+    )
+
+
+def test_commits_of_files():
+    finding = found(on_driver, committing(9_000))["commit"]
+    assert finding.seconds == pytest.approx(8)
+    assert "SQL execution 0 (query 0) with 9.0 s" in finding.text
+    assert found(on_driver, committing(1_000)) == {}
+
+
+def test_listing_of_files_by_a_job_and_by_the_driver():
+    scan = node("Scan parquet", metrics={"metadata time": 5})
+    app = application(
+        40_000,
+        [task(0, 0, 2_000, 7_900), task(1, 0, 20_000, 39_000)],
+        job(
+            0,
+            2_000,
+            8_000,
+            stages=(0,),
+            description="Listing leaf files and directories for 99 paths",
+        ),
+        execution(0, 8_000, 39_500, plan=scan, metrics={5: 10_000}),
+        job(1, 20_000, 39_000, execution=0, stages=(1,)),
+    )
+    finding = found(on_driver, app)["file-listing"]
+    assert finding.seconds == pytest.approx(16)
+    assert finding.place.job == 0

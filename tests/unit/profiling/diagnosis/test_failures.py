@@ -1,0 +1,110 @@
+"""Findings about what failed and was done again, on applications made of values."""
+
+import pytest
+
+from rechannel.profiling.diagnosis.failures import failures
+from tests.unit.profiling.diagnosis.made import application, executor, found, job, stage, task
+
+
+def test_tasks_that_failed_and_were_retried():
+    tasks = [
+        task(0, 0, 1_000, 5_000),
+        task(0, 1, 1_000, 4_000, failed="exception"),
+        task(0, 1, 4_100, 8_100),
+    ]
+    app = application(
+        10_000,
+        tasks,
+        job(0, 900, 8_200, stages=(0,)),
+        stage(0, 900, 8_100, 2),
+        exceptions={"ValueError": 1},
+    )
+    finding = found(failures, app)["failed-work"]
+    # Without the failure it would have ended at 5 s.
+    assert finding.seconds == pytest.approx(3.1)
+    assert finding.gain == pytest.approx(0.31)
+    assert "The exceptions were ValueError" in finding.text
+    assert "1 attempt of tasks of stage 0 failed and was made again: 3.0 s of work" in finding.text
+
+
+def test_a_failure_that_was_not_waited_for_costs_the_cores_what_it_took():
+    tasks = [
+        task(0, 0, 1_000, 9_000),
+        task(0, 1, 1_000, 3_000, failed="exception"),
+        task(0, 1, 3_000, 5_000),
+    ]
+    app = application(10_000, tasks, stage(0, 900, 9_000, 2))
+    assert found(failures, app)["failed-work"].seconds == pytest.approx(1)
+
+
+def test_attempts_that_were_beaten_are_no_failures():
+    tasks = [task(0, 0, 1_000, 9_000, killed=True, failed="killed"), task(0, 0, 5_000, 8_000)]
+    assert found(failures, application(10_000, tasks, stage(0, 900, 8_000))) == {}
+    assert (
+        found(failures, application(10_000, [task(0, 0, 1_000, 9_000)], stage(0, 900, 8_000))) == {}
+    )
+
+
+def test_a_lost_executor():
+    tasks = [
+        task(0, 0, 1_000, 6_000, "1"),
+        task(0, 1, 1_000, 4_000, "2", failed="executor lost"),
+        task(0, 2, 1_000, 2_000, "2"),
+        task(0, 1, 6_000, 11_000, "1"),
+        task(0, 2, 7_000, 8_000, "3"),
+    ]
+    executors = [
+        executor("1", 500),
+        executor("2", 500, removed=4_050, lost=True, reason="Command exited with code 137"),
+        executor("3", 6_500),
+    ]
+    app = application(20_000, tasks, stage(0, 900, 11_000, 3), *executors, lost=(2,))
+    finding = found(failures, app)["lost-executor"]
+    assert finding.seconds == pytest.approx(5)
+    assert finding.place.executor == "2"
+    assert '2 (on host2, "Command exited with code 137")' in finding.text
+    assert "2 tasks that ran or had left their output there" in finding.text
+    assert "registered 2.5 s after" in finding.text
+    assert "spark.executor.memoryOverhead" in finding.advice
+
+
+def test_an_executor_that_was_lost_while_idle():
+    executors = [
+        executor("1", 500),
+        executor("2", 500, removed=4_050, lost=True, reason="heartbeat"),
+    ]
+    app = application(20_000, [task(0, 0, 1_000, 6_000)], stage(0, 900, 6_000), *executors)
+    finding = found(failures, app)["lost-executor"]
+    assert finding.gain is None
+    assert "spark.network.timeout" in finding.advice
+
+
+def fetching(*executors):
+    """A stage that cannot fetch; its parent runs again."""
+    tasks = [
+        task(0, 0, 1_000, 3_000),
+        task(1, 0, 3_100, 3_600, failed="fetch failed"),
+        task(0, 0, 4_000, 6_000, attempt=1),
+        task(1, 0, 6_200, 9_000, attempt=1),
+    ]
+    stages = [
+        stage(0, 900, 3_000),
+        stage(1, 3_050, 3_700, failure="FetchFailed"),
+        stage(0, 3_900, 6_000, attempt=1),
+        stage(1, 6_100, 9_000, attempt=1),
+    ]
+    return application(10_000, tasks, *stages, *executors)
+
+
+def test_files_that_cannot_be_fetched():
+    finding = found(failures, fetching())["fetch-failure"]
+    assert finding.seconds == pytest.approx(3)
+    assert (finding.place.stage, finding.place.attempt) == (1, 0)
+
+
+def test_files_that_were_lost_with_their_executor():
+    gone = executor("2", 500, removed=3_050, lost=True, reason="spot instance terminated")
+    finding = found(failures, fetching(executor("1", 500), gone))
+    assert list(finding) == ["lost-executor"]
+    assert finding["lost-executor"].seconds == pytest.approx(3)
+    assert "spark.decommission.enabled" in finding["lost-executor"].advice

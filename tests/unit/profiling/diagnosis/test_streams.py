@@ -1,0 +1,196 @@
+"""Findings about streams, on applications made of values. Each has a twin that is healthy."""
+
+import pytest
+
+from rechannel.profiling.diagnosis.driver import on_driver
+from tests.unit.profiling.diagnosis.made import (
+    application,
+    batch,
+    execution,
+    executor,
+    found,
+    job,
+    task,
+)
+
+BATCHES = 8
+
+
+def stream(*, work=3_500, before=300, after=200, every=0, tasks=None, batches=BATCHES, **more):
+    """A stream whose batches plan, work in tasks, and commit, ms; the next one comes at once, or after some ms.
+
+    tasks: of batch n, from their first start on. more: fields of batch n, as functions of n.
+    """
+    things, ran, at = [executor("driver", 0, cores=4)], [], 1_000
+    for number in range(batches):
+        begin, end = at + before, at + before + work
+        fields = {name: tell(number) for name, tell in more.items()}
+        fields = {"rows": 100, "phases": {"addBatch": work + after, "commitOffsets": 50}, **fields}
+        things += [
+            batch(number, at, end + after, **fields),
+            execution(number, at + 50, end + after),
+            job(
+                number, begin, end, execution=number, batch=number, query="orders", stages=(number,)
+            ),
+        ]
+        some = (
+            tasks(number)
+            if tasks
+            else [task(number, i, 0, work, "driver", read=100) for i in range(4)]
+        )
+        ran += [
+            {**each, "launch": each["launch"] + begin, "finish": each["finish"] + begin}
+            for each in some
+        ]
+        at = max(end + after, at + every)
+    return application(at, ran, *things)
+
+
+def test_a_stream_that_does_nothing_but_its_work():
+    assert found(on_driver, stream()) == {}
+
+
+def test_a_stream_that_waits_for_its_trigger_is_no_fault():
+    finding = found(on_driver, stream(work=200, every=5_000))
+    assert list(finding) == ["idle"]
+    assert finding["idle"].gain is None
+
+
+def test_batches_that_are_too_small():
+    finding = found(on_driver, stream(work=300, before=500, after=200))["small-batches"]
+    # Seven batches, the first of all left out, and nine tenths of 700 ms in each.
+    assert finding.seconds == pytest.approx(7 * 0.63)
+    assert (
+        "7 batches of 100 rows take 1.0 s each, and in 70 % of that time no task runs"
+        in finding.text
+    )
+    assert "maxFilesPerTrigger" in finding.advice
+
+
+def test_a_sink_that_is_slow():
+    finding = found(on_driver, stream(after=2_550))
+    assert list(finding) == ["slow-sink"]
+    assert finding["slow-sink"].seconds == pytest.approx(7 * 2.2)
+    assert "spends 2.5 s in it" in finding["slow-sink"].text
+
+
+def test_a_source_that_lists_for_long():
+    finding = found(on_driver, stream(before=2_500, phases=lambda _: {"latestOffset": 2_300}))
+    assert list(finding) == ["file-listing"]
+    assert finding["file-listing"].seconds == pytest.approx(7 * 2)
+
+
+def hot(number):
+    """One task of four has most of the rows."""
+    return [
+        task(number, i, 0, 3_500 if i == 2 else 500, "driver", read=7_000 if i == 2 else 1_000)
+        for i in range(4)
+    ]
+
+
+def test_a_hot_key():
+    finding = found(on_driver, stream(tasks=hot))
+    assert list(finding) == ["stream-skew"]
+    assert finding["stream-skew"].seconds == pytest.approx(7 * 2.25)
+    assert "one task, which reads 7.0 times as much as the median" in finding["stream-skew"].text
+
+
+def test_a_slow_task_with_as_many_rows_as_the_others_is_no_skew():
+    slow = found(
+        on_driver,
+        stream(tasks=lambda n: [{**each, "read": 1_000} for each in hot(n)]),
+    )
+    assert slow == {}
+
+
+def test_commits_of_state_that_take_long():
+    finding = found(on_driver, stream(state_commit_ms=lambda _: 10_500, state_rows=lambda _: 1_000))
+    assert list(finding) == ["slow-state-store"]
+    assert finding["slow-state-store"].seconds == pytest.approx(7 * 3.5 * 0.75)
+    assert "changelogCheckpointing" in finding["slow-state-store"].advice
+    assert found(on_driver, stream(state_commit_ms=lambda _: 2_000)) == {}
+
+
+def growing(number):
+    """State that makes batches longer."""
+    return [task(number, i, 0, 1_000 + 500 * number, "driver", read=100) for i in range(4)]
+
+
+def test_state_that_only_grows():
+    app = stream(
+        work=4_500, tasks=growing, state_rows=lambda n: 1_000 * (n + 1), watermark=lambda _: 5
+    )
+    finding = found(on_driver, app)["watermark"]
+    assert "from 2,000 to 8,000 rows" in finding.text
+    assert (
+        "because the watermark removes nothing. Batches are not slower for it yet" in finding.text
+    )
+    assert finding.certainty == "possible"
+
+
+def test_state_that_makes_batches_longer():
+    things, at = [executor("driver", 0)], 1_000
+    for number in range(BATCHES):
+        lasts = 1_000 + 500 * number
+        things.append(batch(number, at, at + lasts, state_rows=1_000 * (number + 1)))
+        at += lasts
+    tasks = [task(0, 0, 1_000, at, "driver")]
+    finding = found(on_driver, application(at, tasks, *things))["watermark"]
+    # The second batch is the first that counts.
+    assert finding.seconds == pytest.approx(0.5 * sum(range(BATCHES - 1)))
+    assert "because there is no watermark" in finding.text
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        lambda n: 1_000,
+        lambda n: 1_000 * (n + 1) if n < 4 else 5_000,
+        lambda n: 1_000 * (n % 4 + 1),
+        lambda n: 10_000 + n,
+    ],
+)
+def test_state_that_is_bounded(state):
+    assert found(on_driver, stream(state_rows=state)) == {}
+
+
+def test_more_rows_than_the_stream_can_work_off():
+    things, tasks, at = [executor("driver", 0)], [], 1_000
+    for number, lasts in enumerate([1_000, 2_000, 4_000, 8_000, 16_000]):
+        rates = {"input_rate": 2_000, "process_rate": 1_000}
+        things.append(batch(number, at, at + lasts, rows=lasts, **rates))
+        tasks.append(task(number, 0, at + 50, at + lasts, "driver"))
+        at += lasts
+    finding = found(on_driver, application(at, tasks, *things))["rate-above-capacity"]
+    assert finding.seconds == pytest.approx(15)
+    assert "2.0 times its capacity" in finding.text
+    assert "gets 2,000 rows a second and works off at most 1,000" in finding.text
+
+
+def test_a_source_that_limits_batches_while_its_backlog_grows():
+    app = stream(
+        input_rate=lambda _: 25.0,
+        process_rate=lambda _: 25.0,
+        source_backlog=lambda n: 500 * (n + 1),
+    )
+    finding = found(on_driver, app)["rate-above-capacity"]
+    assert "the source holds 4,000 rows that no batch has read" in finding.text
+    # It works off what it has not read yet.
+    app = stream(
+        input_rate=lambda _: 25.0, process_rate=lambda _: 25.0, source_backlog=lambda n: 9_000 - n
+    )
+    assert found(on_driver, app) == {}
+
+
+def test_rows_that_come_too_late_and_uneven_batches():
+    late = found(on_driver, stream(late_rows=lambda n: 10 if n == 4 else 0))["late-rows"]
+    assert late.gain is None
+    assert "drops 10 rows (1 %)" in late.text
+    things, at = [executor("driver", 0)], 1_000
+    for number in range(14):
+        lasts = 9_000 if number == 7 else 1_000
+        things.append(batch(number, at, at + lasts, rows=lasts))
+        at += lasts
+    uneven = found(on_driver, application(at, [task(0, 0, 1_000, at, "driver")], *things))
+    assert list(uneven) == ["uneven-batches"]
+    assert "batch 7 has 9,000 rows and takes 9.0 s" in uneven["uneven-batches"].text
