@@ -229,6 +229,6 @@ def _damaged(rng: Random, chosen: Path, place: Path) -> Path:
             data = rng.choice(
                 (flipped(rng, data), half, data + data, data + half, b"", half + data)
             )
-        if number != bad or rng.random() < 0.8:
+        if number != bad or len(files) == 1 or rng.random() < 0.8:
             (place / file.name).write_bytes(data)
     return place / files[0].name if len(files) == 1 else place

@@ -107,6 +107,21 @@ def test_a_name_does_not_command_the_terminal(tmp_path, rechannel):
     assert "\x1b" not in rechannel("profile", tmp_path / "app-1", "--json").out
 
 
+def test_what_cannot_be_written_is_told_in_one_line(tmp_path, rechannel):
+    (tmp_path / "app-1").write_bytes(b"".join(small()))
+    (tmp_path / "file").touch()
+    for option, place, why in (
+        ("--html", "no/page.html", "No such file or directory"),
+        ("--html", "", "Is a directory"),
+        ("--png", "file/pictures", "Not a directory"),
+        ("--png", "file", "File exists"),
+    ):
+        reaction = rechannel("profile", tmp_path / "app-1", option, tmp_path / place)
+        assert reaction.code == 2
+        (line,) = reaction.err.splitlines()
+        assert line.endswith(f"{tmp_path / place} cannot be written: {why}")
+
+
 def test_two_logs_are_compared(traces, rechannel):
     reaction = rechannel("profile", *traces)
     assert (reaction.code, reaction.err) == (0, "")

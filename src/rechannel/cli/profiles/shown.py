@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rechannel.cli.screen import (
@@ -16,6 +17,7 @@ from rechannel.cli.screen import (
     show_table,
     table,
 )
+from rechannel.errors import RefusedError
 from rechannel.profiling.model.comparison import UNEXPLAINED
 from rechannel.profiling.model.trace import NS
 from rechannel.profiling.report.record import SUMMARIES, about, as_record, summaries
@@ -29,17 +31,30 @@ if TYPE_CHECKING:
 
 
 def write_files(made: Analysis, page: str | None, png: str | None) -> None:
-    """Write the page and the pictures that are asked for."""
+    """Write the page and the pictures that are asked for. Raises RefusedError."""
     if page is not None:
         from rechannel.profiling.report.page import write_page
 
-        write_page(made, page)
+        with _writing(page):
+            write_page(made, page)
         say(f"wrote {page}")
     if png is not None:
         from rechannel.profiling.report.pictures import write_pictures
 
-        for file in write_pictures(made, png):
+        with _writing(png):
+            written = write_pictures(made, png)
+        for file in written:
             say(f"wrote {file}")
+
+
+@contextmanager
+def _writing(place: str) -> Iterator[None]:
+    """Raise RefusedError, in one line, if a file cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        msg = f"{place} cannot be written: {error.strerror or error}"
+        raise RefusedError(msg) from error
 
 
 def show_analysis(made: Analysis, top: int, *, as_json: bool) -> None:

@@ -19,6 +19,7 @@ from msgspec import inspect
 
 from rechannel.profiling.spark.event_files import LONGEST_LINE
 from rechannel.profiling.spark.events import EVENT_TYPES, SparkEvent
+from rechannel.profiling.spark.numbers import LARGEST
 from rechannel.profiling.spark.sql_events import PlanNode, SqlPlanned, SqlStarted
 
 PLAN_DEPTH = 200
@@ -28,8 +29,6 @@ _DECODERS: Mapping[bytes, tuple[msgspec.json.Decoder[Any], type]] = {
     name.encode(): (msgspec.json.Decoder(kind), kind) for name, kind in EVENT_TYPES.items()
 }
 _PREFIX = b'{"Event":"'
-LARGEST = 1 << 62
-"""Numbers beyond this are not understood."""
 
 
 class MalformedEventError(ValueError):

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from rechannel.profiling.spark.numbers import Number
 from rechannel.profiling.spark.sql_events import DriverMetrics, SqlEnded, SqlPlanned, SqlStarted
 from rechannel.profiling.spark.stream_events import QueryProgress, QueryStarted, QueryTerminated
 from rechannel.profiling.spark.task_events import TaskEnd, TaskStart
@@ -27,32 +28,32 @@ class StorageLevel(msgspec.Struct, gc=False):
 class Rdd(msgspec.Struct):
     """An RDD of a stage."""
 
-    number: int = msgspec.field(name="RDD ID")
+    number: Number = msgspec.field(name="RDD ID")
     name: str = msgspec.field(name="Name", default="")
     scope: str = msgspec.field(name="Scope", default="")
     """JSON with the name of the SQL node, or of the method that made it."""
-    partitions: int = msgspec.field(name="Number of Partitions", default=0)
-    cached: int = msgspec.field(name="Number of Cached Partitions", default=0)
+    partitions: Number = msgspec.field(name="Number of Partitions", default=0)
+    cached: Number = msgspec.field(name="Number of Cached Partitions", default=0)
     level: StorageLevel = msgspec.field(name="Storage Level", default_factory=StorageLevel)
 
 
 class Counter(msgspec.Struct):
     """An accumulator that a stage used."""
 
-    accumulator: int = msgspec.field(name="ID", default=-1)
+    accumulator: Number = msgspec.field(name="ID", default=-1)
 
 
 class StageInfo(msgspec.Struct):
     """An attempt of a stage."""
 
-    number: int = msgspec.field(name="Stage ID")
-    attempt: int = msgspec.field(name="Stage Attempt ID", default=0)
+    number: Number = msgspec.field(name="Stage ID")
+    attempt: Number = msgspec.field(name="Stage Attempt ID", default=0)
     name: str = msgspec.field(name="Stage Name", default="")
-    tasks: int = msgspec.field(name="Number of Tasks", default=0)
+    tasks: Number = msgspec.field(name="Number of Tasks", default=0)
     rdds: list[Rdd] = msgspec.field(name="RDD Info", default_factory=list)
-    parents: list[int] = msgspec.field(name="Parent IDs", default_factory=list)
-    submitted: int = msgspec.field(name="Submission Time", default=0)
-    completed: int = msgspec.field(name="Completion Time", default=0)
+    parents: list[Number] = msgspec.field(name="Parent IDs", default_factory=list)
+    submitted: Number = msgspec.field(name="Submission Time", default=0)
+    completed: Number = msgspec.field(name="Completion Time", default=0)
     counters: list[Counter] = msgspec.field(name="Accumulables", default_factory=list)
     """Known once the stage has ended."""
     failure: str = msgspec.field(name="Failure Reason", default="")
@@ -87,8 +88,8 @@ class JobProperties(msgspec.Struct, gc=False):
 class JobStart(msgspec.Struct):
     """A job began."""
 
-    number: int = msgspec.field(name="Job ID")
-    time: int = msgspec.field(name="Submission Time", default=0)
+    number: Number = msgspec.field(name="Job ID")
+    time: Number = msgspec.field(name="Submission Time", default=0)
     stages: list[StageInfo] = msgspec.field(name="Stage Infos", default_factory=list)
     properties: JobProperties | None = msgspec.field(name="Properties", default=None)
 
@@ -102,8 +103,8 @@ class JobResult(msgspec.Struct, gc=False):
 class JobEnd(msgspec.Struct):
     """A job ended."""
 
-    number: int = msgspec.field(name="Job ID")
-    time: int = msgspec.field(name="Completion Time", default=0)
+    number: Number = msgspec.field(name="Job ID")
+    time: Number = msgspec.field(name="Completion Time", default=0)
     result: JobResult = msgspec.field(name="Job Result", default_factory=JobResult)
 
 
@@ -111,14 +112,14 @@ class ExecutorInfo(msgspec.Struct):
     """The resources of an executor."""
 
     host: str = msgspec.field(name="Host", default="")
-    cores: int = msgspec.field(name="Total Cores", default=0)
+    cores: Number = msgspec.field(name="Total Cores", default=0)
 
 
 class ExecutorAdded(msgspec.Struct):
     """An executor registered."""
 
     executor: str = msgspec.field(name="Executor ID")
-    time: int = msgspec.field(name="Timestamp", default=0)
+    time: Number = msgspec.field(name="Timestamp", default=0)
     info: ExecutorInfo = msgspec.field(name="Executor Info", default_factory=ExecutorInfo)
 
 
@@ -126,7 +127,7 @@ class ExecutorRemoved(msgspec.Struct):
     """An executor was removed or lost."""
 
     executor: str = msgspec.field(name="Executor ID")
-    time: int = msgspec.field(name="Timestamp", default=0)
+    time: Number = msgspec.field(name="Timestamp", default=0)
     reason: str = msgspec.field(name="Removed Reason", default="")
 
 
@@ -134,13 +135,13 @@ class ExecutorExcluded(msgspec.Struct, rename={"executor": "executorId"}):
     """Spark runs no more tasks on an executor, because too many failed there."""
 
     executor: str
-    time: int = 0
+    time: Number = 0
 
 
 class ApplicationStart(msgspec.Struct):
     """The application began."""
 
-    time: int = msgspec.field(name="Timestamp")
+    time: Number = msgspec.field(name="Timestamp")
     name: str = msgspec.field(name="App Name", default="")
     number: str | None = msgspec.field(name="App ID", default=None)
 
@@ -148,7 +149,7 @@ class ApplicationStart(msgspec.Struct):
 class ApplicationEnd(msgspec.Struct):
     """The application ended."""
 
-    time: int = msgspec.field(name="Timestamp")
+    time: Number = msgspec.field(name="Timestamp")
 
 
 class Environment(msgspec.Struct):

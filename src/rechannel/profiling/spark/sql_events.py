@@ -6,13 +6,15 @@ from collections.abc import Mapping
 
 import msgspec
 
+from rechannel.profiling.spark.numbers import Number
+
 
 class PlanMetric(
     msgspec.Struct, rename={"accumulator": "accumulatorId", "kind": "metricType"}, gc=False
 ):
     """A metric of a node of a plan."""
 
-    accumulator: int = -1
+    accumulator: Number = -1
     name: str = ""
     """As the Spark UI shows it, such as `time to build`."""
     kind: str = ""
@@ -40,10 +42,10 @@ class SqlStarted(
 ):
     """An execution began."""
 
-    execution: int
-    time: int = 0
+    execution: Number
+    time: Number = 0
     description: str | None = ""
-    root: int | None = None
+    root: Number | None = None
     """The execution of which it is a part; its own number if that is not a part of another. Since Spark 3.4."""
     plan: PlanNode = msgspec.field(default_factory=PlanNode)
     settings: Mapping[str, str] = msgspec.field(default_factory=dict)
@@ -53,15 +55,15 @@ class SqlStarted(
 class SqlPlanned(msgspec.Struct, rename={"execution": "executionId", "plan": "sparkPlanInfo"}):
     """The plan of an execution changed."""
 
-    execution: int
+    execution: Number
     plan: PlanNode = msgspec.field(default_factory=PlanNode)
 
 
 class SqlEnded(msgspec.Struct, rename={"execution": "executionId", "error": "errorMessage"}):
     """An execution ended."""
 
-    execution: int
-    time: int = 0
+    execution: Number
+    time: Number = 0
     error: str | None = None
     """Why it failed; empty if it did not. Since Spark 3.4."""
 
@@ -69,6 +71,6 @@ class SqlEnded(msgspec.Struct, rename={"execution": "executionId", "error": "err
 class DriverMetrics(msgspec.Struct, rename={"execution": "executionId", "values": "accumUpdates"}):
     """What the driver measured of an execution: broadcasts, files, partitions."""
 
-    execution: int
-    values: list[tuple[int, int]] = msgspec.field(default_factory=list)
+    execution: Number
+    values: list[tuple[Number, Number]] = msgspec.field(default_factory=list)
     """Accumulators and what was added to them."""

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from rechannel.profiling.spark.numbers import Number
+
 Figure = float | str | None
 """A rate; Jackson writes those that are not finite as text."""
 
@@ -24,13 +26,13 @@ class StateOperator(
 ):
     """What a batch did to the state of an operator. Times are summed over tasks, ms."""
 
-    rows: int = 0
-    updated: int = 0
-    size: int = 0
-    commit: int = 0
-    updating: int = 0
-    removing: int = 0
-    late: int = 0
+    rows: Number = 0
+    updated: Number = 0
+    size: Number = 0
+    commit: Number = 0
+    updating: Number = 0
+    removing: Number = 0
+    late: Number = 0
 
 
 class SourceProgress(
@@ -49,7 +51,7 @@ class SourceProgress(
     """Offset up to which it has been read: a number, text, or JSON of either."""
     latest: Any = None
     """Offset up to which it could be read; None if the source does not say."""
-    rows: int = 0
+    rows: Number = 0
     input_rate: Figure = 0.0
     process_rate: Figure = 0.0
 
@@ -78,8 +80,8 @@ class StreamProgress(
     """Name of the query, if it has one."""
     timestamp: str = ""
     """When the batch began, ISO 8601."""
-    batch: int = -1
-    durations: dict[str, int] = msgspec.field(default_factory=dict)
+    batch: Number = -1
+    durations: dict[str, Number] = msgspec.field(default_factory=dict)
     """Milliseconds by phase."""
     event_time: EventTime = msgspec.field(default_factory=EventTime)
     states: list[StateOperator] = msgspec.field(default_factory=list)

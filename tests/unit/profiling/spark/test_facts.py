@@ -352,7 +352,9 @@ def test_attempts_whose_output_was_lost_were_of_no_use():
     assert first["good"].tolist() == rows["good"].tolist()
 
 
-def test_numbers_beyond_64_bits_are_bad_lines():
-    log = SparkLog().read([*small(), task_end(0, info(9, "1", 1, 2), metrics(1 << 70))])
+def test_numbers_beyond_62_bits_are_bad_lines_or_not_known():
+    figures = task_end(0, info(9, "1", 1, 2), metrics(1 << 70))
+    task = task_end(0, {**info(9, "1", 1, 2), "Task ID": 1 << 70}, metrics(1))
+    log = SparkLog().read([*small(), figures, task])
     assert log.bad_lines == 1
-    assert len(log.finish()) == 3
+    assert len(log.finish()) == 4

@@ -86,7 +86,7 @@ def test_an_application_that_was_idle_stays_whole(days):
     assert made.span == (START * MS, (START + days * DAY + 50) * MS)
 
 
-@pytest.mark.parametrize("time", [-5, 1 << 43, 1 << 60, 1 << 80])
+@pytest.mark.parametrize("time", [-5, 1 << 43, 1 << 60])
 def test_times_that_cannot_be(time):
     lines = [
         line("JobStart", **{"Job ID": 5, "Submission Time": time, "Stage Infos": []}),
