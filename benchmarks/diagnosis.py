@@ -196,7 +196,9 @@ def waiting(us: float, work: Any) -> Any:
 
 
 def diagnosed(log: Path, parameters: Parameters) -> Measurement:
-    """What the profile of a log says of the time after the warm-up."""
+    """What the trace alone says of the time after the warm-up."""
+    from dataclasses import replace
+
     import polars as pl
 
     from rechannel.profiling.model.analysis import ProfileOptions, analyse
@@ -216,7 +218,7 @@ def diagnosed(log: Path, parameters: Parameters) -> Measurement:
         since=warm[0].start / 1e3 - begin,
         until=batches[-1].end / 1e3 - begin,
     )
-    found = analyse(trace, asked, in_threads)
+    found = analyse(replace(trace, diagnosis=None), asked, in_threads)
     workers = found.profile.over_time("worker", "message").filter(
         ~pl.col("message") & (pl.col("worker") != "driver")
     )

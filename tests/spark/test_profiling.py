@@ -67,12 +67,12 @@ def test_the_page_s_example_of_a_running_session(spark, capsys):
 def test_windows_are_analysed_on_spark_and_come_to_the_same(spark, tmp_path, monkeypatch):
     file = tmp_path / "trace.parquet"
     write_trace(rounds((30, 10, 10, 10), 1, steps=20), file)
-    alone = rc.profile(file)
+    alone = rc.profile(file, window="1 second")
     # Many pieces, so that there are several rounds of several tasks.
     monkeypatch.setattr(pieces, "PIECE_ROWS", 20)
     tracker = spark.sparkContext.statusTracker()
     last = max(tracker.getJobIdsForGroup(), default=-1)
-    found = rc.profile(file, spark=spark)
+    found = rc.profile(file, window="1 second", spark=spark)
     assert len(found.pieces) > 2 * spark.sparkContext.defaultParallelism
     assert max(tracker.getJobIdsForGroup()) - last > 2
     by = ["window", "kind", "worker", "peer", "operator"]

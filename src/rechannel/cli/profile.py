@@ -17,7 +17,6 @@ from rechannel.cli.profiles.values import duration, threshold, window
 from rechannel.cli.screen import in_line, say
 from rechannel.errors import RefusedError, TraceError
 from rechannel.profiling.model.causes import CAUSES
-from rechannel.profiling.model.finding import Finding
 from rechannel.profiling.model.limits import SLOWER, Limit, broken, read_limit
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ BROKEN = 1
 class Asked:
     """What is to be profiled and shown."""
 
-    window: Literal["batch"] | timedelta
+    window: Literal["batch"] | timedelta | None
     query: str | None
     since: timedelta
     until: timedelta | None
@@ -64,13 +63,14 @@ def profile(  # noqa: PLR0913, PLR0917 - a command line
         ),
     ] = False,
     window_length: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--window",
             metavar="TIME",
-            help="Length of a window; 'batch' for one window per batch of a stream.",
+            help="Length of a window; 'batch' for one window per batch of a stream. By default, windows are batches,"
+            " timesteps, or jobs and the time between them.",
         ),
-    ] = "1",
+    ] = None,
     query: Annotated[
         str | None, typer.Option(metavar="NAME", help="The stream whose batches are windows.")
     ] = None,
@@ -122,7 +122,7 @@ def profile(  # noqa: PLR0913, PLR0917 - a command line
     """
     two = not run and len(logs) == 2
     asked = Asked(
-        window=window(window_length),
+        window=None if window_length is None else window(window_length),
         query=query,
         since=duration(since, "--since"),
         until=None if until is None else duration(until, "--until"),
@@ -161,7 +161,7 @@ def _compare(logs: Sequence[str], asked: Asked) -> int:
     from rechannel.cli.profiles.shown import show_comparison
 
     show_comparison(made, (logs[0], logs[1]), asked.top, as_json=asked.as_json)
-    return _verdict(broken(asked.limits, _costs(two), made))
+    return _verdict(broken(asked.limits, two.findings, made))
 
 
 def _run(command: Sequence[str], asked: Asked) -> int:
@@ -181,15 +181,7 @@ def _report(made: Analysis, asked: Asked) -> int:
 
     write_files(made, asked.page, asked.png)
     show_analysis(made, asked.top, as_json=asked.as_json)
-    return _verdict(broken(asked.limits, _costs(made)))
-
-
-def _costs(made: Analysis) -> list[Finding]:
-    """Return what stands out, as far as limits look at it."""
-    return [
-        Finding(cause=each.cause, text=each.text, advice="", gain=each.gain)
-        for each in made.findings
-    ]
+    return _verdict(broken(asked.limits, made.findings))
 
 
 def _verdict(lines: Sequence[str]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rechannel.dataflow.graph.durations import Duration, microseconds
 from rechannel.errors import DataflowError, SetUpError
@@ -22,7 +22,7 @@ INSTALL = "pip install 'rechannel[profile]'"
 def profile(
     log: str | Path,
     *,
-    window: Duration = "1 second",
+    window: Duration | None = None,
     threshold: Duration = 0,
     query: str | None = None,
     since: Duration = 0,
@@ -38,7 +38,8 @@ def profile(
     Args:
         log: path of the log, directory or trace.
         window: length of the windows that are analysed one by one; "batch" for one window per
-            batch of a stream.
+            batch of a stream. By default windows are what the application does: batches,
+            timesteps, or jobs and the time between them.
         threshold: gaps shorter than this belong to the activities next to them.
         query: the stream whose batches are windows, if there are several.
         since: start of the part to analyse, from the beginning of the log.
@@ -54,7 +55,9 @@ def profile(
     Raises TraceError if the path is not a log, SessionError for a session of Spark Connect,
     SetUpError if packages are missing.
     """
-    size = None if window == "batch" else microseconds(window, "window of a profile") / 1e6
+    size: float | Literal["batch"] | None = None
+    if window is not None:
+        size = "batch" if window == "batch" else microseconds(window, "window of a profile") / 1e6
     shortest = microseconds(threshold, "threshold of a profile", least=0) / 1e6
     first = microseconds(since, "start of a profile", least=0) / 1e6
     last = None if until is None else microseconds(until, "end of a profile") / 1e6

@@ -6,6 +6,8 @@ import re
 from math import ceil
 from pathlib import Path
 
+import numpy as np
+
 from rechannel.profiling.files.snailtrail import read_records
 from rechannel.profiling.files.table import READERS, open_trace
 from rechannel.profiling.job.telemetry_files import JobFiles, job_files, read_job
@@ -18,19 +20,22 @@ from rechannel.profiling.model.analysis import (
     analyse,
 )
 from rechannel.profiling.model.batches import StreamBatch
+from rechannel.profiling.model.phases import Phase
 from rechannel.profiling.model.pieces import Pieces, TraceSource, windows_of
 from rechannel.profiling.model.summaries import MapPieces, Profile, profiled
 from rechannel.profiling.model.trace import Trace
 from rechannel.profiling.spark.event_files import find_log
 from rechannel.profiling.spark.log import SparkLog
 from rechannel.profiling.spark.times import left_out
-from rechannel.profiling.spark.trace import spark_trace
+from rechannel.profiling.spark.trace import SparkTrace, spark_trace
 from rechannel.profiling.storage.cells import SpilledCells
 from rechannel.profiling.storage.stored import StoredTrace
 from rechannel.profiling.threads import in_threads
 
 OLDEST = (2, 1)
 """The first version of Spark whose logs are supported."""
+SAMPLE = 4_096
+"""Tasks of a block of which the median is computed, at most."""
 
 
 def analyse_file(
@@ -115,7 +120,25 @@ def _open_spark(place: Path, *, strict: bool) -> OpenedTrace:
             " an extra core"
         )
     title = f"{log.name or place.name}, Spark {log.version or 'unknown'}"
-    return OpenedTrace(title=title, source=made, notes=notes, batches=log.batches)
+    phases = [
+        Phase(job.description or f"job {job.number}", job.start, job.end or log.end)
+        for job in log.jobs.values()
+    ]
+    return OpenedTrace(
+        title=title,
+        source=made,
+        notes=notes,
+        batches=log.batches,
+        phases=phases,
+        task=_median_task(made),
+    )
+
+
+def _median_task(made: SparkTrace) -> int:
+    """Return the length of the median task, of a sample if there are very many; 0 without tasks. ns."""
+    blocks = made.placed.tasks.each()
+    lengths = [(rows["finish"] - rows["launch"])[:: len(rows) // SAMPLE + 1] for rows in blocks]
+    return int(np.median(np.concatenate(lengths))) if lengths else 0
 
 
 def _of_version(version: str) -> list[str]:

@@ -1,6 +1,7 @@
 """Which part of a run is looked at, and in which windows."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,6 +10,8 @@ import rechannel as rc
 from rechannel.cli.app import execute
 from rechannel.errors import TraceError
 from rechannel.profiling.files.table import write_trace
+from rechannel.profiling.model.analysis import analyse
+from rechannel.profiling.reading import open_file
 from tests.unit.profiling.logs import START, info, line, metrics, stage_info, task_end
 from tests.unit.profiling.model.test_findings import rounds
 
@@ -63,6 +66,71 @@ def test_windows_that_are_batches(tmp_path):
     assert "idle" not in found.profile.by_activity()["kind"].to_list()
     shares = found.profile.over_time("kind").filter(kind="processing")["critical"].to_list()
     assert shares == pytest.approx([240 / 300, 440 / 500])
+
+
+def test_windows_that_follow_what_the_application_does(tmp_path):
+    file = streamed(tmp_path)
+    found = rc.profile(file)
+    assert windows(found) == [(100, 400), (500, 1_000)]
+    assert found.profile.windows["batch"].to_list() == [0, 1]
+    # Two streams at once: what overlaps is one window.
+    both = streamed(tmp_path, progress("bids", 0, 350, 3_000))
+    assert windows(rc.profile(both)) == [(0, 3_350)]
+    assert windows(rc.profile(both, query="bids")) == [(350, 3_350)]
+    # A fixed window does not change what is gained.
+    fixed = rc.profile(streamed(tmp_path), window=timedelta(milliseconds=70))
+    assert len(fixed.profile.windows) == 22
+    gains = {each.cause: each.gain for each in found.findings}
+    assert all(gains.get(each.cause, each.gain) == each.gain for each in fixed.findings)
+
+
+def joined_log(tmp_path, hot):
+    """A job of two stages, four tasks on four cores each: a scan of 1 s, a join of 1 s but for one task of `hot` s."""
+    scan = stage_info(0, scope="Scan")
+    join = stage_info(1, parents=[0], scope="SortMergeJoin")
+    cores = {"Host": "h", "Total Cores": 4}
+    lines = [
+        line("LogStart", **{"Spark Version": "4.3.0"}),
+        line("ApplicationStart", **{"App Name": "joined", "Timestamp": START}),
+        line(
+            "ExecutorAdded",
+            **{"Timestamp": START, "Executor ID": "1", "Executor Info": cores},
+        ),
+        line("JobStart", **{"Job ID": 0, "Submission Time": START, "Stage Infos": [scan, join]}),
+    ]
+    for i in range(4):
+        lines.append(task_end(0, info(i, "1", 0, 1_000), metrics(1_000)))
+    lasts = [hot * 1_000 if i == 2 else 1_000 for i in range(4)]
+    for i, last in sorted(enumerate(lasts), key=lambda each: each[1]):
+        task = info(4 + i, "1", 1_000, 1_000 + last, Index=i)
+        lines.append(task_end(1, task, metrics(last)))
+    over = START + 1_000 + max(lasts)
+    lines += [
+        line("JobEnd", **{"Job ID": 0, "Completion Time": over}),
+        line("ApplicationEnd", Timestamp=over),
+    ]
+    file = tmp_path / "app-join"
+    file.write_bytes(b"".join(lines))
+    return file
+
+
+def test_a_join_of_which_one_task_has_nine_times_the_work(tmp_path):
+    found = analyse(replace(open_file(joined_log(tmp_path, hot=9)), diagnosis=None))
+    assert windows(found) == [(0, 10_000)]
+    first = found.findings[0]
+    assert (first.cause, first.place.operator) == (
+        "straggler",
+        "SortMergeJoin (count at job.py:1)",
+    )
+    assert "9.0 times as long as the median of 4 workers in 'SortMergeJoin" in first.text
+    assert first.seconds == pytest.approx(8, abs=0.01)
+    # Participation says so, too; what cores were busy with does not.
+    worker = found.profile.by_worker().row(0, named=True)
+    assert worker["worker"] == first.place.worker
+    assert worker["critical"] > 0.9
+    assert worker["profile"] < 0.7
+    even = analyse(replace(open_file(joined_log(tmp_path, hot=1)), diagnosis=None))
+    assert "straggler" not in [each.cause for each in even.findings]
 
 
 def test_batches_of_one_of_several_streams(tmp_path):

@@ -65,7 +65,7 @@ def show_analysis(made: Analysis, top: int, *, as_json: bool) -> None:
     show_prose(f"{made.title}: {about(made)}")
     for finding in made.findings:
         show("")
-        show_prose(f"{finding.cause}: {finding.text}")
+        show_prose(f"{finding.cause}: {finding.text} {finding.advice}")
     if made.places:
         show("")
         for place in made.places[:top]:

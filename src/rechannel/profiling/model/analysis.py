@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import polars as pl
 
 from rechannel.errors import TraceError
-from rechannel.profiling.model.batches import StreamBatch, batch_windows, choose_batches
-from rechannel.profiling.model.findings import Finding, findings
-from rechannel.profiling.model.gains import with_gains
+from rechannel.profiling.model.batches import StreamBatch, choose_batches
+from rechannel.profiling.model.finding import Finding
+from rechannel.profiling.model.findings import findings, merged, suspects
+from rechannel.profiling.model.gains import Change, gains
+from rechannel.profiling.model.phases import Fit, Phase, fit, fit_batches
 from rechannel.profiling.model.pieces import Pieces, TraceSource, windows_of
 from rechannel.profiling.model.placement import Placement, TaskSeat, placements
 from rechannel.profiling.model.summaries import CellStore, MapPieces, Profile, profiled
@@ -25,13 +28,46 @@ class Analysis:
     """Name of the application, or of the file."""
     pieces: Pieces
     """The trace, cut into pieces; pictures of single windows are drawn from them."""
+    wholes: Pieces
+    """The trace in windows for which gains are computed."""
     profile: Profile
     findings: list[Finding]
-    """What stands out, most critical first."""
+    """What stands out, the largest gain first."""
     notes: list[str] = field(default_factory=list)
     """Problems of the input, as sentences."""
     places: list[Placement] = field(default_factory=list)
     """Tasks of a Rechannel job that should run on another executor."""
+
+    def gain(
+        self,
+        *,
+        activity: str | None = None,
+        worker: str | None = None,
+        operator: str | None = None,
+        to: str | None = None,
+    ) -> float:
+        """Return how many seconds shorter the run would be if some activities and messages took no time.
+
+        They have everything that is given; `to` is the receiver of messages. Raises TraceError if
+        the trace has no such name.
+        """
+        names = self.pieces.source.names
+        change = Change(
+            kinds=None if activity is None else frozenset({names.kind(activity)}),
+            worker=None if worker is None else _number(names.workers, worker, "worker"),
+            operator=None if operator is None else _number(names.operators, operator, "operator"),
+            peer=None if to is None else _number(names.workers, to, "worker"),
+            messages=None if to is None else True,
+        )
+        return gains([change], self.wholes)[0] / NS
+
+
+def _number(names: Sequence[str], name: str, what: str) -> int:
+    """Return the index of a name. Raises TraceError."""
+    if name not in names:
+        msg = f"the trace has no {what} {name!r}; it has {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}"
+        raise TraceError(msg)
+    return list(names).index(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -46,14 +82,21 @@ class OpenedTrace:
     """Where workers ran, by worker, if they are tasks of a Rechannel job."""
     batches: Sequence[StreamBatch] = ()
     """Batches of streams; timesteps of a Rechannel job."""
+    phases: Sequence[Phase] = ()
+    """What else the application does as a whole: jobs and executions of queries."""
+    task: int = 0
+    """Length of the median task, ns; 0 if unknown."""
+    diagnosis: Callable[[], Sequence[Finding]] | None = None
+    """Returns what is found in more than the trace, if there is more; called once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileOptions:
     """Which part of a trace is profiled, and in which windows. All times are seconds."""
 
-    window: float | None = 1.0
-    """Length of a window; None for one window per batch of a stream."""
+    window: float | Literal["batch"] | None = None
+    """Length of a window; "batch" for one per batch of a stream; None for windows that follow what the application
+    does, see `phases`."""
     threshold: float = 0.0
     """Gaps shorter than this belong to the activities next to them."""
     query: str | None = None
@@ -87,23 +130,51 @@ def analyse(
         msg = f"{trace.title} has nothing {what}: it lasts {(end - begin) / NS:.1f} s"
         raise TraceError(msg)
     threshold = round(options.threshold * NS)
-    if options.window is not None:
+    fits = _fitted(trace, options, (first, last))
+    wholes = Pieces.of(trace.source, fits.wholes, threshold)
+    if isinstance(options.window, float | int):
         windows = windows_of((first, last), max(1, round(options.window * NS)))
-        return analyse_pieces(trace, Pieces.of(trace.source, windows, threshold), each, held)
-    chosen = choose_batches(trace.batches, options.query, trace.title)
-    batches, batched = batch_windows(chosen, first, last)
-    found = analyse_pieces(trace, Pieces.of(trace.source, batched, threshold), each, held)
-    numbers = pl.Series("batch", [batch.number for batch in batches], dtype=pl.Int64)
+        pieces = Pieces.of(trace.source, windows, threshold)
+        return analyse_pieces(trace, pieces, each, held, wholes)
+    found = analyse_pieces(
+        trace, Pieces.of(trace.source, fits.windows, threshold), each, held, wholes
+    )
+    numbers = pl.Series("batch", list(fits.numbers), dtype=pl.Int64)
     made = found.profile
     return replace(found, profile=replace(made, windows=made.windows.with_columns(numbers)))
 
 
+def _fitted(trace: OpenedTrace, options: ProfileOptions, span: tuple[int, int]) -> Fit:
+    """Return the windows that follow what the application does. span: ns."""
+    if options.window == "batch":
+        chosen = choose_batches(trace.batches, options.query, trace.title)
+        return fit_batches(trace.source, span, chosen)
+    streams = {batch.query for batch in trace.batches}
+    if options.query is not None or len(streams) == 1:
+        chosen = choose_batches(trace.batches, options.query, trace.title)
+        return fit(trace.source, span, trace.phases, chosen, trace.task)
+    others = [Phase(f"{b.query}, batch {b.number}", b.start, b.end) for b in trace.batches]
+    return fit(trace.source, span, [*trace.phases, *others], task=trace.task)
+
+
 def analyse_pieces(
-    trace: OpenedTrace, pieces: Pieces, each: MapPieces = map, held: CellStore | None = None
+    trace: OpenedTrace,
+    pieces: Pieces,
+    each: MapPieces = map,
+    held: CellStore | None = None,
+    wholes: Pieces | None = None,
 ) -> Analysis:
-    """Profile a trace that has been cut into pieces."""
+    """Profile a trace that has been cut into pieces.
+
+    wholes: the same trace in windows for which gains are computed; those of `pieces` by default.
+    """
+    wholes = pieces if wholes is None else wholes
     made = profiled(pieces, each, held)
-    told = with_gains(findings(made), pieces, each)
+    suspected = suspects(made)
+    won = gains([suspect.change for suspect in suspected], wholes, each)
+    told = findings(suspected, won, sum(end - start for start, end in wholes.windows))
+    if trace.diagnosis is not None:
+        told = merged(trace.diagnosis(), told)
     notes = list(trace.notes)
     lost = int(made.windows["left_out"].sum()) if len(made.windows) else 0
     if lost:
@@ -117,6 +188,7 @@ def analyse_pieces(
     return Analysis(
         title=trace.title,
         pieces=pieces,
+        wholes=wholes,
         profile=made,
         findings=told,
         notes=notes,

@@ -160,7 +160,7 @@ class _Run:
         windows = found.profile.windows
         begin, end = windows["start"].to_list(), windows["end"].to_list()
         ns = max(end, default=0) - min(begin, default=0)
-        batches = len(windows) - windows["batch"].null_count()
+        batches = windows["batch"].drop_nulls().n_unique()
         return cls(found=found, windows=windows, seconds=ns / NS, batches=batches)
 
     def by_batch(self) -> _Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -72,3 +73,17 @@ class Finding:
     def weighty(self) -> bool:
         """Whether it may lead a report."""
         return self.gain is not None and self.gain >= WEIGHT
+
+
+def ordered(found: Iterable[Finding]) -> list[Finding]:
+    """Return findings in the order of a report: those with weight by their gains, then the rest by what they are
+    at most.
+    """
+    return sorted(found, key=_rank)
+
+
+def _rank(each: Finding) -> tuple[bool, float, str, str]:
+    gain = each.gain or 0.0
+    most = gain if each.weighty else max(gain, each.share or 0.0)
+    # What differs only by rounding is equal.
+    return not each.weighty, -round(most, 9), each.cause, each.text

@@ -1,29 +1,40 @@
-"""Findings in words: what dominates the critical path, in how many windows, and what to try.
+"""What any profile says in words: what is on the critical path, and which worker straggles.
 
-Kinds of activity are grouped into `CAUSES`. A worker is a straggler if work dominates and its own
-share of the critical path is `STRAGGLER` times that of the next worker: SnailTrail's example of
-skew has 2.5 (figure 10).
+These findings need nothing but a trace. Kinds of activity are grouped into `CAUSES`. No work, message
+or plan takes no time at all, so the gain of a group is what half of its time would gain. A worker
+straggles if its work takes `STRAGGLER` times as long as that of the median worker of the same
+operator; its gain is what the median would gain. Where all workers have as much to do, none
+straggles, and neither does one of two that are equally slow. Work on rows has no gain of its own
+while it is on the path because of a straggler.
+
+What is known of an application beyond its trace is in `diagnosis/`, whose findings come first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
+from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place, ordered
+from rechannel.profiling.model.gains import Change
 from rechannel.profiling.model.summaries import Profile
-from rechannel.profiling.model.trace import CONTROL, DATA, UNKNOWN
+from rechannel.profiling.model.trace import CONTROL, DATA, NS, UNKNOWN, Names
+from rechannel.profiling.model.words import seconds
 
-STRAGGLER = 2.0
-"""How many times as critical as the next worker a straggler is."""
-DIGITS = 9
-"""Shares that are equal after rounding to so few digits are equal."""
+STRAGGLER = 1.5
+"""How many times as long as the median worker a straggler works."""
 LEADS = 0.1
 """The smallest share of the critical path that is reported."""
+LEAST = 0.05
+"""The smallest gain for which a worker is called a straggler; a gain is at most the worker's share of the path."""
+
+HALF = 0.5
+"""What is left of the time of a group whose gain is computed."""
 
 SCHEDULING, COMMUNICATION, PROCESSING = "scheduling", "communication", "processing"
-PROGRAM, NOTHING, STRAGGLING, IDLE = "driver program", "nothing known", "straggler", "idle"
+PROGRAM, NOTHING, STRAGGLING, IDLE = "driver-program", "nothing-known", "straggler", "idle"
 CAUSES: Mapping[str, tuple[str, ...]] = {
     SCHEDULING: (SCHEDULING, "batch planning", "planning", CONTROL),
     IDLE: (IDLE,),
@@ -32,7 +43,7 @@ CAUSES: Mapping[str, tuple[str, ...]] = {
         *("receive", "send", "fetch", "outbox"),
     ),
     PROGRAM: (
-        *(PROGRAM, "commit", "release", "publish", "starting up", "waiting for executors"),
+        *("driver program", "commit", "release", "publish", "starting up", "waiting for executors"),
         *("waiting for a copy", "broadcast building", "collecting results", "listing files"),
     ),
     NOTHING: (UNKNOWN,),
@@ -42,90 +53,42 @@ CAUSES: Mapping[str, tuple[str, ...]] = {
 DRIVERS = ("driver", "publisher")
 """Workers without rows that could be split or moved."""
 
-ADVICE: Mapping[str, str] = {
-    SCHEDULING: "Tasks do too little work for what they cost to start: make batches larger, or use fewer partitions",
-    COMMUNICATION: "Rows wait for the network or disk between stages: send fewer (combine before the shuffle, select"
-    " columns), or put the stages that exchange the most on one host",
-    PROCESSING: "Workers are busy with rows: make that part cheaper, or give it more tasks if cores are idle",
-    PROGRAM: "Executors wait for code on the driver between jobs: planning, commits, sinks, or the program itself",
-    IDLE: "No batch was running: the stream keeps up with its input",
-    NOTHING: "The trace does not say what happened there: trace more, or look at what the workers waited for",
-    STRAGGLING: "The other workers wait for it: split or move its hot keys, or check its machine",
+ABOUT: Mapping[str, str] = {
+    SCHEDULING: "Planning, starting and ending tasks is {share}.",
+    COMMUNICATION: "Communication is {share}: rows wait for the network or the disk between stages.",
+    PROCESSING: "Work on rows is {share}.",
+    PROGRAM: "Code on the driver is {share}: workers wait for it between jobs.",
+    IDLE: "The stream waits for input or its next trigger: that is {share}.",
+    NOTHING: "The trace does not say what happened in {share}.",
 }
-"""What to try, by cause."""
+"""The first sentence, by cause."""
+ADVICE: Mapping[str, str] = {
+    SCHEDULING: "Make batches larger or use fewer partitions: tasks do too little work for what they cost to start.",
+    COMMUNICATION: "Send less (combine before the shuffle, select columns), or put the stages that exchange the most"
+    " on one host.",
+    PROCESSING: "Make that part cheaper, or give it more tasks if cores are idle.",
+    PROGRAM: "Look at what the driver does between jobs: planning, commits, sinks, or the program itself.",
+    IDLE: "Nothing needs to change: the stream keeps up with its input.",
+    NOTHING: "Trace more, or look at what the workers waited for.",
+    STRAGGLING: "Split or move its hot keys, spread its tasks, or check its machine.",
+}
+"""What to change, by cause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """Something that stands out."""
+class Suspect:
+    """What may be a finding, before its gain is known."""
 
     cause: str
     """One of `CAUSES`, or processing, or straggler."""
+    about: str
+    """The first sentence."""
     share: float
     """Share of the critical path."""
-    profile: float
-    """Share of all time, which is what a conventional profile reports."""
-    windows: int
-    """Number of windows in which it is the largest."""
-    of: int
-    """Number of windows in all."""
-    about: str
-    """Beginning of the sentence."""
-    gain: float | None = None
-    """Upper bound of how much shorter the run would be without it, as a share; None if not
-    computed.
-    """
-    worker: str = ""
-    """The worker that straggles."""
-
-    @property
-    def text(self) -> str:
-        """The finding as one or two sentences."""
-        gain = ""
-        if self.gain is not None:
-            gain = f" Without it, windows would be at most {self.gain:.0%} shorter."
-        leads = ""
-        if self.windows:
-            plural = "" if self.of == 1 else "s"
-            leads = f" and the largest part of it in {self.windows} of {self.of} window{plural}"
-        return (
-            f"{self.about} {self.share:.0%} of the critical path ({self.profile:.0%} of all time)"
-            f"{leads}. {ADVICE[self.cause]}.{gain}"
-        )
-
-
-def findings(found: Profile) -> list[Finding]:
-    """Return what stands out, most critical first; nothing if no window has a path."""
-    if not found.known:
-        return []
-    causes = {i: cause_of(name) for i, name in enumerate(found.names.kinds)}
-    by_window = _by_cause(found, causes)
-    leaders = _leaders(by_window)
-    sums = (
-        by_window.group_by("cause")
-        .agg(pl.sum("critical", "profile"))
-        # Shares that differ only by rounding are equal.
-        .with_columns(pl.col("critical").round(DIGITS))
-        .sort(["critical", "cause"], descending=[True, False])
-    )
-    out = []
-    for cause, critical, profile in sums.iter_rows():
-        share = round(critical / found.known, DIGITS)
-        if share < LEADS:
-            continue
-        out.append(
-            Finding(
-                cause=cause,
-                share=share,
-                profile=profile / found.known,
-                windows=leaders.get(cause, 0),
-                of=found.known,
-                about=_about(found, cause),
-            )
-        )
-    if out and out[0].cause == PROCESSING and (straggler := _straggler(found)) is not None:
-        out.insert(0, straggler)
-    return out
+    change: Change
+    """What the gain is computed for."""
+    place: Place = field(default_factory=Place)
+    evidence: tuple[Evidence, ...] = ()
 
 
 def cause_of(kind: str) -> str:
@@ -133,72 +96,151 @@ def cause_of(kind: str) -> str:
     return next((cause for cause, kinds in CAUSES.items() if kind in kinds), PROCESSING)
 
 
-def _by_cause(found: Profile, causes: Mapping[int, str]) -> pl.DataFrame:
-    named = found.in_known().with_columns(
-        pl.col("kind").replace_strict(causes, return_dtype=pl.String).alias("cause")
+def suspects(found: Profile) -> list[Suspect]:
+    """Return what may stand out in a profile; nothing if no window has a path."""
+    if not found.known:
+        return []
+    kinds = found.by_activity().with_columns(
+        pl.col("kind").map_elements(cause_of, return_dtype=pl.String).alias("cause")
     )
-    sums = named.group_by("window", "cause").agg(pl.sum("critical", "profile"))
-    return sums.collect(engine="streaming")
+    sums = kinds.group_by("cause").agg(pl.sum("critical", "profile")).sort("cause")
+    groups = [
+        Suspect(
+            cause=cause,
+            about=_about(found, cause, _shares(critical, profile)),
+            share=critical,
+            change=Change(kinds=_kinds(found.names, cause), left=HALF),
+        )
+        for cause, critical, profile in sums.iter_rows()
+        if critical >= LEADS
+    ]
+    return [*groups, *_stragglers(found)]
 
 
-def _leaders(by_window: pl.DataFrame) -> dict[str, int]:
-    """Return in how many windows each cause is the largest."""
-    first = (
-        by_window.sort(["critical", "cause"], descending=[True, False]).group_by("window").first()
-    )
-    return dict(first.group_by("cause").len().iter_rows())
+def findings(found: Sequence[Suspect], gains: Sequence[int], length: int) -> list[Finding]:
+    """Return the findings among some suspects, in the order of a report.
+
+    gains: of every suspect, ns. length: of the run, ns.
+    """
+    told = [
+        _finding(suspect, gain, gain / max(1, length))
+        for suspect, gain in zip(found, gains, strict=True)
+    ]
+    kept = [each for each in told if each.cause != STRAGGLING or (each.gain or 0.0) >= LEAST]
+    if any(each.cause == STRAGGLING and each.weighty for each in kept):
+        kept = [replace(e, gain=None, seconds=None) if e.cause == PROCESSING else e for e in kept]
+    return ordered(kept)
 
 
-def _about(found: Profile, cause: str) -> str:
-    if cause == SCHEDULING:
-        return "Scheduling is"
-    if cause == COMMUNICATION:
-        return "Communication is"
-    if cause == PROGRAM:
-        return "Code on the driver is"
-    if cause == IDLE:
-        return "Waiting for input or the next trigger is"
-    if cause == NOTHING:
-        return "Unknown activity is"
-    kinds = [i for i, name in enumerate(found.names.kinds) if cause_of(name) == PROCESSING]
-    operators = found.by(
-        "operator",
-        where=~pl.col("message") & (pl.col("operator") >= 0) & pl.col("kind").is_in(kinds),
-    )
-    if not len(operators):
-        return "Work on rows is"
-    name, critical = operators["operator"][0], operators["critical"][0]
-    return f"Work on rows ({critical:.0%} in {name!r}) is"
+def merged(diagnosed: Sequence[Finding], general: Sequence[Finding]) -> list[Finding]:
+    """Return the findings of a diagnosis, and then what the trace alone says.
+
+    The diagnosis knows what mending a cause gains, so half the time of a group does not compete
+    with that; and it knows the tasks, so the worker on which many of them ran is not named again.
+    """
+    said = {each.cause for each in diagnosed} | {STRAGGLING}
+    rest = [replace(each, gain=None, seconds=None) for each in general if each.cause not in said]
+    return ordered([*diagnosed, *rest])
 
 
-def _straggler(found: Profile) -> Finding | None:
-    """Return the worker that the others wait for, if there is one."""
-    workers = found.by_worker().filter(~pl.col("worker").is_in(DRIVERS))
-    if len(workers) < 2:
-        return None
-    first, second = workers["critical"][0], workers["critical"][1]
-    if first < LEADS or first < STRAGGLER * second:
-        return None
-    name = workers["worker"][0]
-    windows = found.over_time("worker", "message").filter(
-        ~pl.col("message") & ~pl.col("worker").is_in(DRIVERS)
-    )
-    lead = (
-        windows.filter(pl.col("critical") > 0)
-        .sort(["critical", "worker"], descending=[True, False])
-        .group_by("window")
-        .first()
-    )
-    times = f"{first / second:.1f} times" if second else "many times"
-    theirs = found.by("worker", "operator", where=~pl.col("message") & (pl.col("operator") >= 0))
-    theirs = theirs.filter(worker=name)
-    most = f", most of that in {theirs['operator'][0]!r}" if len(theirs) else ""
+def _finding(suspect: Suspect, gain: int, share: float) -> Finding:
+    """Return a suspect as a finding. gain: ns, and as a share of the run."""
+    cause, text, certainty = suspect.cause, suspect.about, Certainty.LIKELY
+    won: tuple[float | None, float | None] = (share, gain / NS)
+    shorter = f"{percent(share)} ({seconds(gain / NS)}) shorter"
+    if cause == STRAGGLING:
+        text += f" If it had as much to do as the median worker, the run would be {shorter}."
+    elif cause == NOTHING:
+        won, certainty = (None, None), Certainty.CERTAIN
+    elif cause == IDLE:
+        won, certainty = (0.0, 0.0), Certainty.CERTAIN
+    else:
+        text += f" If it took half the time, the run would be {shorter}."
     return Finding(
-        cause=STRAGGLING,
-        share=first,
-        profile=workers["profile"][0],
-        windows=int((lead["worker"] == name).sum()),
-        of=found.known,
-        about=f"{name} is {times} as critical as the next worker{most}: it is",
-        worker=name,
+        cause=cause,
+        text=text,
+        advice=ADVICE[cause],
+        gain=won[0],
+        seconds=won[1],
+        certainty=certainty,
+        place=suspect.place,
+        evidence=suspect.evidence,
+        share=suspect.share,
+    )
+
+
+def percent(share: float) -> str:
+    """Return a share in words: 43 %, below 1 %."""
+    return f"{share * 100:.0f} %" if share >= 0.01 or share == 0 else "below 1 %"
+
+
+def _kinds(names: Names, cause: str) -> frozenset[int]:
+    """Return the kinds of activity that indicate a cause."""
+    return frozenset(i for i, name in enumerate(names.kinds) if cause_of(name) == cause)
+
+
+def _shares(critical: float, profile: float) -> str:
+    return f"{percent(critical)} of the critical path ({percent(profile)} of all time)"
+
+
+def _about(found: Profile, cause: str, shares: str) -> str:
+    """Return the first sentence about a cause."""
+    about = ABOUT[cause].format(share=shares)
+    if cause != PROCESSING:
+        return about
+    operators = found.by("operator", where=_work(found.names) & (pl.col("operator") >= 0))
+    if not len(operators):
+        return about
+    name, critical = operators["operator"][0], operators["critical"][0]
+    return f"{about.removesuffix('.')}, {percent(critical)} in {name!r}."
+
+
+def _work(names: Names) -> pl.Expr:
+    """Select cells that are work on rows."""
+    return ~pl.col("message") & pl.col("kind").is_in(sorted(_kinds(names, PROCESSING)))
+
+
+def _stragglers(found: Profile) -> Iterator[Suspect]:
+    """Return the workers that work much longer than others of the same operator."""
+    workers = found.by_worker().filter(
+        ~pl.col("worker").is_in(DRIVERS) & (pl.col("critical") >= LEAST)
+    )
+    ahead = _ahead(found)
+    work = _kinds(found.names, PROCESSING)
+    numbers = {name: i for i, name in enumerate(found.names.workers)}
+    for name, critical, profile in workers.select("worker", "critical", "profile").iter_rows():
+        mine = ahead.filter(worker=numbers[name])
+        if not len(mine):
+            continue
+        operator, ns, median, peers = mine.select("operator", "ns", "median", "peers").row(0)
+        where = found.names.operators[operator] if operator >= 0 else ""
+        yield Suspect(
+            cause=STRAGGLING,
+            about=f"{name} works {ns / median:.1f} times as long as the median of {peers} workers"
+            f"{f' in {where!r}' if where else ''}, and the others wait for it: it is"
+            f" {_shares(critical, profile)}.",
+            share=critical,
+            change=Change(kinds=work, worker=numbers[name], messages=False, evened=True),
+            place=Place(worker=name, operator=where),
+            evidence=(
+                Evidence(name="work of this worker", value=ns / NS, unit="s"),
+                Evidence(name="work of the median worker", value=median / NS, unit="s"),
+            ),
+        )
+
+
+def _ahead(found: Profile) -> pl.DataFrame:
+    """Return workers with far more work than the median of their operator, the largest excess first.
+
+    Columns: operator, worker, ns, median, peers.
+    """
+    spent = found.cells.filter(_work(found.names)).group_by("operator", "worker").agg(pl.sum("ns"))
+    compared = spent.with_columns(
+        pl.median("ns").over("operator").alias("median"), pl.len().over("operator").alias("peers")
+    )
+    excess = pl.col("ns") - pl.col("median")
+    return (
+        compared.filter((pl.col("peers") > 1) & (pl.col("ns") >= STRAGGLER * pl.col("median")))
+        .sort(excess, "operator", descending=[True, False])
+        .collect()
     )

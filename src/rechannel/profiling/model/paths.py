@@ -1,4 +1,6 @@
-"""How many paths lead to and from every vertex: SnailTrail's Algorithm 2, one pass each way.
+"""Paths through a window: how many lead to and from every vertex, and how long the longest is.
+
+How many: SnailTrail's Algorithm 2, one pass each way.
 
 Counts grow exponentially with the length of a window: a million events have 10^1000 paths. A count
 is therefore a mantissa in [0.5, 1) and an exponent of 2 (0 and 0 for none). Counts are sums of
@@ -10,6 +12,8 @@ error is below 3 E u, 4e-10 for a million edges.
 Time orders the vertices of a graph, except at messages that take no time. Those are ordered by the
 direction in which they lead; if they form a cycle, one message of each cycle is left out and
 counted.
+
+How long: the critical path method (Kelley and Walker, 1959), see `longest`.
 """
 
 from __future__ import annotations
@@ -54,7 +58,7 @@ class Paths:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Lead:
+class Lead:
     """A topological order of the vertices, and the edges by their source."""
 
     order: Times
@@ -62,10 +66,12 @@ class _Lead:
     """Edges that are kept, ordered by source."""
     first: Times
     """First kept edge of every vertex, and the end."""
+    target: Times
+    """Vertex at which every kept edge ends."""
     left_out: Times
 
     @classmethod
-    def of(cls, graph: WindowGraph) -> _Lead:
+    def of(cls, graph: WindowGraph) -> Lead:
         """Order a graph. Messages without duration that close a cycle are left out."""
         level, left_out = _levels(graph)
         kept = np.ones(len(graph.source), dtype=np.bool_)
@@ -77,15 +83,16 @@ class _Lead:
             order=np.lexsort((level, graph.time)) if level.any() else by_time,
             edges=edges,
             first=np.searchsorted(graph.source[edges], np.arange(len(graph.time) + 1)),
+            target=graph.target[edges],
             left_out=left_out,
         )
 
 
 def count_paths(graph: WindowGraph) -> Paths:
     """Count the paths to and from every vertex."""
-    lead = _Lead.of(graph)
+    lead = Lead.of(graph)
     to, to_exp, on, on_exp, all_, all_exp = _passes(
-        lead.order, lead.first, graph.target[lead.edges], graph.initial, graph.final
+        lead.order, lead.first, lead.target, graph.initial, graph.final
     )
     return Paths(
         to=PathCounts(mantissa=to, exponent=to_exp),
@@ -124,45 +131,53 @@ def _relax(level: Any, source: Any, target: Any) -> Any:  # pragma: no cover - c
     return dropped
 
 
-def least(graph: WindowGraph, cost: Times) -> int | None:
-    """Return the least that any path through the window costs; None if there is no path.
+def longest(graph: WindowGraph, weight: Times, lead: Lead | None = None) -> int:
+    """Return how long a window would last if its edges were as long as given, ns.
 
-    cost: of every edge, shape (edges,). All these paths are equally long: if the edges cost
-    nothing, the longest path would be shorter by this much, and no more.
+    weight: of every edge, ns, shape (edges,). lead: of the graph, if it is known already.
+
+    Every vertex has its earliest time: it happens as soon as all edges that end there have, so a
+    worker does what it did in the same order, a message is sent when its sender has come so far,
+    and a worker that waited for a message continues as soon as that is there and its own past is
+    over. The window is over when every worker has come as far as it had come at its end; it
+    begins with every worker, and every message under way, where they were at its beginning.
+
+    So waiting has no length, unless nothing is known that ended it (`WindowGraph.rest`). Nothing
+    else is decided anew: tasks stay on their workers, workers keep their order, and a worker that
+    answers while it works answers at the same point of its work. What the model says of a change
+    is therefore what the change gains by itself, without a better schedule that it may allow.
+
+    With the edges' own weights the result is the length of the window, provided that a path leads
+    through it; otherwise it is less.
     """
-    lead = _Lead.of(graph)
-    found = _least(
-        lead.order,
-        lead.first,
-        graph.target[lead.edges],
-        cost[lead.edges],
-        graph.initial,
-        graph.final,
+    lead = Lead.of(graph) if lead is None else lead
+    kept = np.ascontiguousarray(weight[lead.edges])
+    found = _longest(
+        lead.order, lead.first, lead.target, kept, graph.rest, graph.initial, graph.final
     )
-    return None if found < 0 else int(found)
+    return int(found)
 
 
 @nb.njit(cache=True, nogil=True)
-def _least(
-    order: Any, first: Any, target: Any, cost: Any, initial: Any, final: Any
+def _longest(  # noqa: PLR0917 - compiled: plain arrays instead of values
+    order: Any, first: Any, target: Any, weight: Any, rest: Any, initial: Any, final: Any
 ) -> int:  # pragma: no cover - compiled
-    """Return the cost of the cheapest path from an initial to a final vertex, -1 if there is none."""
-    best = np.full(len(order), -1, dtype=np.int64)
+    """Return the latest of the earliest times of the final vertices, 0 if none can be reached."""
+    at = np.full(len(order), -1, dtype=np.int64)
     for v in initial:
-        best[v] = 0
+        at[v] = 0
     for i in range(len(order)):
         v = order[i]
-        if best[v] < 0:
+        if at[v] < 0:
             continue
         for e in range(first[v], first[v + 1]):
             w = target[e]
-            there = best[v] + cost[e]
-            if best[w] < 0 or there < best[w]:
-                best[w] = there
-    found = -1
+            at[w] = max(at[w], at[v] + weight[e])
+        if rest[v] >= 0:
+            at[v + 1] = max(at[v + 1], at[v] + rest[v])
+    found = 0
     for v in final:
-        if best[v] >= 0 and (found < 0 or best[v] < found):
-            found = best[v]
+        found = max(found, at[v])
     return found
 
 

@@ -42,10 +42,11 @@ WINDOWS = {
     "end": pl.Int64,
     "edges": pl.Int64,
     "paths": pl.Float64,
+    "ns": pl.Int64,
     "left_out": pl.Int64,
     "batch": pl.Int64,
 }
-"""Columns of windows. paths: the logarithm to base 10 of their number."""
+"""Columns of windows. paths: the logarithm to base 10 of their number. ns: of all edges together."""
 
 
 def cells(window: int, found: Participation) -> pl.DataFrame:
@@ -86,6 +87,7 @@ def facts(window: int, found: Participation) -> dict[str, float | None]:
         "end": found.graph.end,
         "edges": len(found.graph.kind),
         "paths": log10(mantissa) + exponent * log10(2) if mantissa else float("-inf"),
+        "ns": int(found.graph.weight.sum()),
         "left_out": len(found.paths.left_out),
         "batch": None,
     }
@@ -137,30 +139,26 @@ class Profile:
     @property
     def known(self) -> int:
         """Number of windows through which a path leads."""
-        return int((self.windows["paths"] > float("-inf")).sum())
+        return len(self._known)
 
     def by(self, *what: str, where: pl.Expr | None = None) -> pl.DataFrame:
-        """Return mean CP and mean share of the profile over windows with paths, most critical
-        first.
+        """Return CP, as the mean over windows with paths by their lengths, and shares of all time in
+        these windows, most critical first.
 
         what: columns of cells to group by. where: which cells count.
         """
-        known = self.in_known()
+        windows = self._known.with_columns((pl.col("end") - pl.col("start")).alias("length"))
+        length, spent = max(1, windows["length"].sum()), max(1, windows["ns"].sum())
+        known = self.cells.join(windows.lazy().select("window", "length"), on="window")
         chosen = known if where is None else known.filter(where)
-        count = max(1, self.known)
         sums = chosen.group_by(*what).agg(
-            (pl.sum("critical") / count).alias("critical"),
-            (pl.sum("profile") / count).alias("profile"),
+            ((pl.col("critical") * pl.col("length")).sum() / length).alias("critical"),
+            (pl.sum("ns") / spent).alias("profile"),
             pl.sum("edges", "ns"),
         )
         named = sums.with_columns(self._named(column) for column in what if column in self._lists)
         ordered = named.sort(["critical", *what], descending=[True, *(False for _ in what)])
         return ordered.collect(engine="streaming")
-
-    def in_known(self) -> pl.LazyFrame:
-        """Return the cells of windows through which a path leads."""
-        windows = self.windows.lazy().filter(pl.col("paths") > float("-inf")).select("window")
-        return self.cells.join(windows, on="window", how="semi")
 
     def by_activity(self) -> pl.DataFrame:
         """Summarise by kind of activity or message."""
@@ -192,6 +190,11 @@ class Profile:
         )
         named = sums.with_columns(self._named(column) for column in what if column in self._lists)
         return named.sort("window", *what).collect(engine="streaming")
+
+    @property
+    def _known(self) -> pl.DataFrame:
+        """Windows through which a path leads."""
+        return self.windows.filter(pl.col("paths") > float("-inf"))
 
     @property
     def _lists(self) -> Mapping[str, list[str]]:

@@ -1,10 +1,11 @@
 """The program activity graph of a window [start, end]: all spans and messages, projected on it.
 
 A vertex is a worker at a time: where one of its spans begins or ends, or a boundary of the window.
-An edge is a message or a span, except for waiting, which is never on a path. Edges that cross a
-boundary are clipped there, and edges outside are dropped. The vertices of a worker are therefore
-numbered consecutively, and its span i leads from its vertex i to i + 1. Spans without length are
-no work and join their ends; messages without length still lead from one worker to another.
+An edge is a message or a span, except for waiting, which is never on a path; `WindowGraph.rest`
+has it for what-ifs. Edges that cross a boundary are clipped there, and edges outside are dropped.
+The vertices of a worker are therefore numbered consecutively, and its span i leads from its vertex
+i to i + 1. Spans without length are no work and join their ends; messages without length still
+lead from one worker to another.
 """
 
 from __future__ import annotations
@@ -46,6 +47,10 @@ class WindowGraph:
     """Vertices at the beginning of the window."""
     final: Times
     """Vertices at the end of the window."""
+    rest: Times
+    """What is left of the waiting that begins at a vertex once what it waits for is there, ns; -1
+    if none begins. That is nothing if it ends with a message or with the window, and all of it if
+    nothing is known that ended it. Shape (vertices,)."""
 
     @property
     def weight(self) -> Times:
@@ -75,7 +80,8 @@ def window_graph(line: Timeline, went: Messages, start: int, end: int) -> Window
     whose = np.empty(len(time), dtype=np.int32)
     whose[first] = worker
     whose[first[last] + 1] = worker[last]
-    moving = np.flatnonzero(line.kind[inside] != _WAITING)
+    waits = line.kind[inside] == _WAITING
+    moving = np.flatnonzero(~waits)
     sent = np.flatnonzero((went.received > start) & (went.sent < end) | _at_once(went, start, end))
     leaves = _vertices(
         time, whose, went.source[sent], np.maximum(went.sent[sent], start), start, end
@@ -96,7 +102,26 @@ def window_graph(line: Timeline, went: Messages, start: int, end: int) -> Window
         spans=len(moving),
         initial=first[new][time[first[new]] == start],
         final=(first[last] + 1)[time[first[last] + 1] == end],
+        rest=_rest(time, first[waits], arrives, end),
     )
+
+
+def _rest(time: Times, waits: Times, arrives: Times, end: int) -> Times:
+    """Return `WindowGraph.rest`. waits: vertices at which waiting begins. arrives: those at which
+    messages do.
+    """
+    ended = np.zeros(len(time), dtype=np.bool_)
+    ended[arrives] = True
+    ended |= time == end
+    # Waiting that is followed by waiting ends with that.
+    count = len(waits)
+    run = np.cumsum(np.diff(waits, prepend=-1) != 1)
+    places = np.where(ended[waits + 1], np.arange(count), count)
+    next_ = np.minimum.accumulate(places[::-1])[::-1]
+    over = np.append(run, -1)[next_] == run
+    found = np.full(len(time), -1, dtype=np.int64)
+    found[waits] = np.where(over, 0, time[waits + 1] - time[waits])
+    return found
 
 
 def _at_once(went: Messages, start: int, end: int) -> npt.NDArray[np.bool_]:

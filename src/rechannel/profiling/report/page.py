@@ -36,7 +36,8 @@ def _lines(made: Analysis, top: int) -> Iterator[str]:
     for note in made.notes:
         yield f"<p><small>{escape(note)}</small></p>"
     for finding in made.findings:
-        yield f'<p class="cause"><b>{escape(finding.cause)}</b>: {escape(finding.text)}</p>'
+        told = f"{finding.text} {finding.advice}"
+        yield f'<p class="cause"><b>{escape(finding.cause)}</b>: {escape(told)}</p>'
     for place in made.places:
         yield f'<p class="cause">{escape(place.text)}</p>'
     for name, seen, png in pictures(made):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import polars as pl
 
 from rechannel.profiling.model.analysis import Analysis
+from rechannel.profiling.model.finding import Finding
 from rechannel.profiling.model.trace import NS
 
 SUMMARIES = {
@@ -50,25 +52,19 @@ def numbered(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
+def finding_record(found: Finding) -> dict[str, Any]:
+    """Return a finding as JSON values; its place has what is known of it."""
+    known = {name: value for name, value in asdict(found.place).items() if value not in {None, ""}}
+    return {**asdict(found), "place": known}
+
+
 def as_record(made: Analysis, top: int) -> dict[str, Any]:
     """Return everything as JSON values."""
-    found = made.findings
     return {
         "title": made.title,
         "about": about(made),
         "notes": made.notes,
-        "findings": [
-            {
-                "cause": each.cause,
-                "share": each.share,
-                "profile": each.profile,
-                "windows": each.windows,
-                "of": each.of,
-                "gain": each.gain,
-                "text": each.text,
-            }
-            for each in found
-        ],
+        "findings": [finding_record(each) for each in made.findings],
         "places": [
             {"operator": p.operator, "task": p.task, "executor": p.executor, "gain": p.gain}
             for p in made.places

@@ -38,7 +38,7 @@ def test_what_is_taken_for_telemetry(tmp_path):
     whole = analyse_file(state, ProfileOptions(window=0.15))
     assert whole.title == "j, Rechannel 9"
     assert whole.findings[0].cause == "straggler"
-    assert whole.findings[0].text.startswith("counts task 1 is ")
+    assert whole.findings[0].text.startswith("counts task 1 works ")
     same = analyse_file(telemetry, ProfileOptions(window=0.15))
     assert by_worker(same.pieces.source) == pytest.approx(by_worker(whole.pieces.source))
     first, second = (read_job(job_files(telemetry / f"{n:020d}.jsonl")).log for n in (0, 5))
@@ -112,7 +112,7 @@ def test_the_command(tmp_path, capsys):
     assert body["workers"][0]["worker"] == "counts task 1"
     assert sum(row["critical"] for row in body["activities"]) == pytest.approx(1)
     assert execute(["profile", str(state), "--window", "0.15"]) == 0
-    assert "counts task 1 is " in capsys.readouterr().out
+    assert "counts task 1 works " in capsys.readouterr().out
 
 
 # Jobs that ran -----------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ def test_a_job_with_a_hot_key(tmp_path, monkeypatch):
     assert (most, less) == pytest.approx((0.8, 0.2))
     assert {hottest, colder} == {"totals per carrier task 0", "totals per carrier task 1"}
     assert found.findings[0].cause == "straggler"
-    assert found.findings[0].worker == hottest
+    assert found.findings[0].place.worker == hottest
     assert found.findings[0].share == pytest.approx(0.8)
 
 

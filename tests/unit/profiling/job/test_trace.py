@@ -257,7 +257,7 @@ def test_findings_know_the_activities():
         "processing": ("read", "deserialise", "lookup", "process", "merge", "write", "other"),
         "communication": ("receive", "fetch", "send", "outbox", "shuffle write"),
         "scheduling": ("planning", "scheduling", "control message"),
-        "driver program": ("commit", "release", "publish"),
+        "driver-program": ("commit", "release", "publish"),
     }
     for cause, kinds in causes.items():
         assert {cause_of(kind) for kind in kinds} == {cause}, cause
@@ -277,7 +277,7 @@ def test_the_publisher_is_no_straggler():
     workers = by_worker(trace)
     assert workers["publisher"] > 2.5 * workers["rows task 0"] > 0
     found = analyse_trace(trace, "j").findings
-    assert [each.cause for each in found][:2] == ["processing", "driver program"]
+    assert [each.cause for each in found][:2] == ["processing", "driver-program"]
 
 
 def test_empty_and_nearly_empty_logs():

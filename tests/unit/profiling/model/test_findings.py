@@ -6,17 +6,16 @@ import re
 import pytest
 
 from rechannel.cli.app import execute
-from rechannel.profiling.model.analysis import ProfileOptions
-from rechannel.profiling.model.gains import saved
-from rechannel.profiling.model.participation import participation
-from rechannel.profiling.model.timeline import timeline
+from rechannel.errors import TraceError
+from rechannel.profiling.model.analysis import OpenedTrace, ProfileOptions, analyse
+from rechannel.profiling.model.finding import Certainty, Finding
 from rechannel.profiling.model.trace import RESERVED, Activities, Messages, Names, Trace
-from rechannel.profiling.model.window_graph import window_graph
 from rechannel.profiling.reading import analyse_trace
+from rechannel.profiling.storage.stored import StoredTrace
 from tests.unit.profiling.logs import small
-from tests.unit.profiling.model.test_participation import PLAN, WORK, paper
 
 NS = 1_000_000_000
+TENTH = NS // 10
 
 
 def rounds(works, plan, steps=20):
@@ -35,7 +34,6 @@ def rounds(works, plan, steps=20):
             went.append((worker, 0, 2, -1, sent + 1 + work, sent + 2 + work))
         now = sent + 2 + max(works)
         did.append((0, 1, -1, sent, now))
-    tenth = NS // 10
     for worker in range(1, len(works) + 1):
         did.append((worker, 1, -1, 0, now))
     return Trace(
@@ -44,24 +42,24 @@ def rounds(works, plan, steps=20):
             operators=["count"],
             kinds=kinds,
         ),
-        activities=Activities.of([(w, k, o, s * tenth, e * tenth) for w, k, o, s, e in did]),
-        messages=Messages.of([(a, b, k, o, s * tenth, e * tenth) for a, b, k, o, s, e in went]),
+        activities=Activities.of([(w, k, o, s * TENTH, e * TENTH) for w, k, o, s, e in did]),
+        messages=Messages.of([(a, b, k, o, s * TENTH, e * TENTH) for a, b, k, o, s, e in went]),
     )
 
 
 @pytest.mark.parametrize(
     ("works", "plan", "cause", "words"),
     [
-        ((2, 2, 2, 2), 12, "scheduling", "make batches larger"),
-        ((20, 20, 20, 20), 1, "processing", "'count'"),
-        ((30, 10, 10, 10), 1, "straggler", "times as critical as the next worker"),
+        ((2, 2, 2, 2), 12, "scheduling", "Planning, starting and ending tasks is 88 % of the"),
+        ((20, 20, 20, 20), 1, "processing", "in 'count'"),
+        ((30, 10, 10, 10), 1, "straggler", "w1 works 3.0 times as long as the median of 4 workers"),
     ],
 )
 def test_the_first_cause(works, plan, cause, words):
-    found = analyse_trace(rounds(works, plan), "rounds", ProfileOptions(window=3.0)).findings
-    assert found[0].cause == cause
-    assert words in found[0].text
-    assert found[0].windows > 0.6 * found[0].of
+    first, *_ = analyse_trace(rounds(works, plan), "rounds", ProfileOptions(window=3.0)).findings
+    assert first.cause == cause
+    assert words in first.text
+    assert first.share > 0.6
 
 
 def test_the_usual_profile_does_not_show_the_straggler():
@@ -100,25 +98,57 @@ def test_windows_without_a_path_are_in_no_mean():
     assert found["profile"].sum() == pytest.approx(1)
 
 
-def test_what_could_be_won():
-    trace = rounds((30, 10), 5, steps=1)
-    begin, end = trace.span
-    graph = window_graph(timeline(trace), trace.messages, begin, end)
-    assert participation(graph).paths.total.mantissa[0] > 0
-    tenth = NS // 10
-    assert saved(graph, graph.kind == PLAN) == 5 * tenth
-    assert saved(graph, graph.kind == WORK) == 30 * tenth
-    assert saved(graph, (graph.kind == WORK) | (graph.kind == PLAN)) == 35 * tenth
-    figure = window_graph(timeline(paper()), paper().messages, 2, 7)
-    assert saved(figure, figure.kind == WORK) == 2
+def test_what_a_finding_gains_is_told():
+    found = analyse_trace(rounds((30, 10, 10, 10), 1), "rounds", ProfileOptions(window=3.3))
+    first, *others = found.findings
+    assert (first.gain, first.seconds) == pytest.approx((20 / 33, 40))
+    assert first.text.endswith(
+        "If it had as much to do as the median worker, the run would be 61 % (40.0 s) shorter."
+    )
+    assert (first.place.worker, first.place.operator) == ("w1", "count")
+    assert [each.value for each in first.evidence] == [60, 20]
+    # It is the straggler's work that is on the path, so work has no gain of its own.
+    (work,) = [each for each in others if each.cause == "processing"]
+    assert (work.gain, work.weighty, first.certainty) == (None, False, Certainty.LIKELY)
+    even = analyse_trace(rounds((20, 20, 20, 20), 12), "even", ProfileOptions(window=3.4)).findings
+    assert [(each.cause, each.seconds) for each in even] == [("processing", 20), ("scheduling", 14)]
+    assert even[1].text.endswith(
+        "If it took half the time, the run would be 21 % (14.0 s) shorter."
+    )
 
 
-def test_how_much_shorter_a_run_could_get_is_told():
-    first, *_ = analyse_trace(
-        rounds((30, 10, 10, 10), 1), "rounds", ProfileOptions(window=3.3)
-    ).findings
-    assert first.gain == pytest.approx(30 / 33)
-    assert first.text.endswith("Without it, windows would be at most 91% shorter.")
+def test_the_gain_of_anything_that_has_a_name():
+    found = analyse_trace(rounds((30, 10, 10, 10), 5), "rounds", ProfileOptions(window=3.0))
+    assert found.gain(worker="w1") == pytest.approx(40)
+    assert found.gain(worker="w2") == 0
+    assert found.gain(operator="count") == pytest.approx(60)
+    assert found.gain(activity="scheduling") == pytest.approx(10)
+    assert found.gain(worker="driver", to="w1") == pytest.approx(2)
+    assert found.gain(worker="driver", to="w2") == 0
+    with pytest.raises(TraceError, match="no worker 'w9'; it has driver, w1, w2"):
+        found.gain(worker="w9")
+    with pytest.raises(TraceError, match="no activity 'sleep'"):
+        found.gain(activity="sleep")
+
+
+def test_findings_of_a_diagnosis_come_first():
+    said = Finding(cause="skew", text="Stage 3 is skewed.", advice="Salt it.", gain=0.4)
+    asked = []
+
+    def diagnosis():
+        asked.append(1)
+        return [said]
+
+    trace = OpenedTrace(
+        title="rounds",
+        source=StoredTrace.of(rounds((30, 10, 10, 10), 8)),
+        diagnosis=diagnosis,
+    )
+    first, *others = analyse(trace, ProfileOptions(window=4.0)).findings
+    assert (first, asked) == (said, [1])
+    assert {each.cause for each in others} == {"processing", "scheduling"}
+    # What the trace alone says has no gain then: the diagnosis knows better.
+    assert [each.gain for each in others] == [None, None]
 
 
 def test_the_command(tmp_path, capsys):
@@ -131,7 +161,14 @@ def test_the_command(tmp_path, capsys):
     assert "note: line 10 was skipped" in shown.out
     assert execute(["profile", str(file), "--json"]) == 0
     body = json.loads(capsys.readouterr().out)
-    assert body["findings"][0]["cause"] == "straggler"
+    first = body["findings"][0]
+    assert first["cause"] == "straggler"
+    place = {"operator": "Scan (count at job.py:1)", "worker": "executor 1 core 2"}
+    assert first["place"] == place
+    assert set(first) == {
+        *("cause", "text", "advice", "gain", "seconds"),
+        *("certainty", "place", "evidence", "share"),
+    }
     assert sum(row["critical"] for row in body["activities"]) == pytest.approx(1)
     page = tmp_path / "page.html"
     assert execute(["profile", str(file), "--window", "0.2", "--html", str(page)]) == 0
@@ -158,9 +195,11 @@ def test_windows_in_which_everybody_waits_have_no_straggler():
     quiet = Activities.of([(worker, waiting, -1, end, end + 4 * NS) for worker in range(5)])
     joined = Activities.joined(trace.activities, quiet)
     made = analyse_trace(
-        Trace(names=trace.names, activities=joined, messages=trace.messages), "quiet"
+        Trace(names=trace.names, activities=joined, messages=trace.messages),
+        "quiet",
+        ProfileOptions(window=1.0),
     )
     first = made.findings[0]
     assert made.profile.known < len(made.profile.windows)
     assert first.cause == "straggler"
-    assert first.windows <= first.of == made.profile.known
+    assert first.seconds == pytest.approx(4 * 2)

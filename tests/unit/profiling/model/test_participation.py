@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from rechannel.profiling.model.participation import participation
-from rechannel.profiling.model.paths import count_paths, least
+from rechannel.profiling.model.paths import count_paths
 from rechannel.profiling.model.timeline import timeline
 from rechannel.profiling.model.trace import Activities, Messages, Names, Trace
 from rechannel.profiling.model.window_graph import window_graph
@@ -86,49 +86,55 @@ def random_trace(rng: Random) -> Trace:
 
 
 def enumerate_paths(graph, dropped):
-    """How many paths contain each edge, all of them, and the least that one costs by kind `PLAN`: path by path."""
+    """How many paths contain each edge, and all of them: path by path."""
     following = {}
     for edge, source in enumerate(graph.source.tolist()):
         if edge not in dropped:
             following.setdefault(source, []).append(edge)
-    final, through, paths, costs = set(graph.final.tolist()), Counter(), 0, []
+    final, through, paths = set(graph.final.tolist()), Counter(), 0
     stack = [(vertex, ()) for vertex in graph.initial.tolist()]
     while stack:
         vertex, path = stack.pop()
         if vertex in final:
             paths += 1
             through.update(path)
-            costs.append(sum(int(graph.weight[e]) for e in path if graph.kind[e] == PLAN))
         for edge in following.get(vertex, ()):
             stack.append((int(graph.target[edge]), (*path, edge)))
-    return paths, through, min(costs, default=None)
+    return paths, through
 
 
-def check(seed: int) -> int:
-    rng = Random(seed)
+def random_window(rng):
+    """A window of a random trace: its timeline, messages and graph; None if the trace is too short."""
     trace = random_trace(rng)
     begin, end = trace.span
     if end - begin < 2:
-        return 0
+        return None
     start = rng.randint(begin, end - 1)
     stop = rng.randint(start + 1, end)
     line = timeline(trace, threshold=rng.choice((0, 0, 2, 4)), waiting=rng.random() < 0.8)
-    graph = window_graph(line, trace.messages, start, stop)
+    return line, trace.messages, window_graph(line, trace.messages, start, stop)
+
+
+def check(seed: int) -> int:
+    window = random_window(Random(seed))
+    if window is None:
+        return 0
+    _, _, graph = window
     found = participation(graph)
     dropped = set(found.paths.left_out.tolist())
-    paths, through, cheapest = enumerate_paths(graph, dropped)
+    paths, through = enumerate_paths(graph, dropped)
     total = found.paths.total
     assert float(np.ldexp(total.mantissa[0], total.exponent[0])) == paths
     assert found.idle == (paths == 0)
     for edge, critical in enumerate(found.critical):
         expected = Fraction(0)
         if paths:
-            expected = Fraction(through[edge] * int(graph.weight[edge]), paths * (stop - start))
+            expected = Fraction(
+                through[edge] * int(graph.weight[edge]), paths * (graph.end - graph.start)
+            )
         assert critical == pytest.approx(float(expected), rel=1e-12)
     if paths:
         assert found.critical.sum() == pytest.approx(1, abs=1e-9)
-    cost = np.where(graph.kind == PLAN, graph.weight, 0)
-    assert least(graph, cost) == cheapest
     return int(paths > 1)
 
 

@@ -5,8 +5,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from rechannel.profiling.model.findings import findings
-from rechannel.profiling.model.gains import with_gains
+from rechannel.profiling.model.findings import suspects
+from rechannel.profiling.model.gains import gains
 from rechannel.profiling.model.pieces import Pieces, windows_of
 from rechannel.profiling.model.summaries import profiled
 from rechannel.profiling.spark.log import SparkLog
@@ -53,8 +53,8 @@ def test_pieces_say_what_the_whole_says(seed, threshold):
         return  # messages in a circle: which one is left out is a matter of order
     assert one.windows.equals(two.windows)
     same(known(one), known(two))
-    gains = [[f.gain for f in with_gains(findings(one), pieces)] for pieces in (whole, cut)]
-    assert gains[0] == gains[1]
+    changes = [suspect.change for suspect in suspects(one)]
+    assert gains(changes, whole) == gains(changes, cut)
 
 
 @pytest.mark.parametrize("seed", range(40))
