@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rechannel.profiling.diagnosis.driver_time import DriverTime
+import numpy as np
+
+from rechannel.profiling.diagnosis.driver_time import LARGE, DriverTime
 from rechannel.profiling.diagnosis.plans import Broadcast, broadcasts
 from rechannel.profiling.diagnosis.words import counted, execution_of, percent, seconds, size
 from rechannel.profiling.model.finding import Evidence, Finding, Place
+from rechannel.profiling.spark.application import Application, Job
 from rechannel.profiling.spark.driver_time import DriverKind
+from rechannel.profiling.spark.rows import TASK_ROW, leaving
+from rechannel.profiling.spark.stage_tasks import tasks_of
 
 THRESHOLD = "spark.sql.autoBroadcastJoinThreshold"
+NO_TASKS = np.empty(0, dtype=TASK_ROW)
 USUAL = 300
 """ms of the driver per execution that broadcasts usually take."""
 
@@ -19,12 +25,8 @@ def building(time: DriverTime) -> Iterator[Finding]:
     """Find joins whose broadcast side keeps the driver busy while executors wait."""
     app = time.app
     of = time.by_execution(DriverKind.BROADCAST)
-    for span, ms in zip(time.spans, time.fetching, strict=True):
-        job = None if span.job is None else app.jobs.get(span.job)
-        if job is None or job.execution is None or not job.broadcast:
-            continue
-        if span.kind is DriverKind.SCHEDULING:
-            of[job.execution] = of.get(job.execution, 0.0) + float(ms)
+    for number, ms in _collecting(time).items():
+        of[number] = of.get(number, 0.0) + ms
     slow = {number: ms - USUAL for number, ms in of.items() if ms > USUAL}
     total = sum(slow.values())
     if not slow or not time.worth(total):
@@ -34,9 +36,9 @@ def building(time: DriverTime) -> Iterator[Finding]:
     yield time.finding(
         "broadcast-building",
         total,
-        f"The driver spends {seconds(total)} ({percent(total / time.length)} of the run) on"
-        f" broadcasting one side of a join while executors wait, most of it in"
-        f" {execution_of(app, longest)}.{_about(made)}",
+        f"Broadcasting one side of a join takes {seconds(total)} ({percent(total / time.length)} of"
+        f" the run), most of it in {execution_of(app, longest)}: tasks wait until the driver has"
+        f" their rows, and executors wait while it builds and sends the table.{_about(made)}",
         f"Drop the hint `broadcast`, or set `{THRESHOLD}`"
         f"{_now(app.settings.get(THRESHOLD, ''))} below the size of that side, so that"
         " Spark shuffles both sides instead; or broadcast the other side, or fewer columns and"
@@ -54,6 +56,36 @@ def building(time: DriverTime) -> Iterator[Finding]:
             ),
         ),
     )
+
+
+def _collecting(time: DriverTime) -> dict[int, float]:
+    """Return the ms that jobs spend on bringing one side to the driver, by execution.
+
+    While no task is on a core, the driver fetches what is left. While tasks are, the time counts in
+    which they wait rather than compute, if they send more than they read: for memory and for the
+    driver that takes their results.
+    """
+    found: dict[int, float] = {}
+    for span, fetching, alone in zip(time.spans, time.fetching, time.alone, strict=True):
+        job = None if span.job is None else time.app.jobs.get(span.job)
+        if job is None or job.execution is None or not job.broadcast:
+            continue
+        if span.kind is DriverKind.SCHEDULING:
+            sending = (span.end - span.start - float(alone)) * _waiting(time.app, job)
+            found[job.execution] = found.get(job.execution, 0.0) + float(fetching) + sending
+    return found
+
+
+def _waiting(app: Application, job: Job) -> float:
+    """Return the share of their time for which the tasks of a broadcast side wait; 0 if they send
+    less than they read, or if the log has no CPU time.
+    """
+    rows = tasks_of(app, job.stages[-1], 0) if job.stages else NO_TASKS
+    sent, read = int(rows["result"].sum()), int(rows["in_bytes"].sum() + rows["read_bytes"].sum())
+    lasted, cpu = float((leaving(rows) - rows["launch"]).sum()), float(rows["cpu"].sum())
+    if sent < max(LARGE, read) or not cpu or not lasted:
+        return 0.0
+    return max(0.0, 1 - cpu / lasted)
 
 
 def _about(made: Broadcast | None) -> str:

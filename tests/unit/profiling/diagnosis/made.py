@@ -53,6 +53,7 @@ def rows(tasks: Sequence[Mapping[str, Any]], lost: Sequence[int] = ()) -> TaskRo
                 getting=START + told["getting"] if "getting" in told else 0,
                 metrics=Metrics(
                     run=told.get("run", told["finish"] - told["launch"]),
+                    cpu=told.get("cpu", 0) * 1_000_000,
                     result=told.get("result", 0),
                     read=ShuffleRead(
                         local_bytes=told.get("read", 0), fetch_wait=told.get("wait", 0)

@@ -156,6 +156,21 @@ def test_building_a_broadcast():
     assert found(on_driver, broadcasting(300)) == {}
 
 
+def test_tasks_that_wait_for_the_driver_to_take_a_side():
+    app = application(
+        30_000,
+        [
+            # A quarter of their time is computing.
+            task(0, 0, 2_000, 10_000, cpu=2_000, result=200 * MIB),
+            task(1, 0, 10_000, 29_000),
+        ],
+        execution(0, 2_000, 29_500),
+        job(0, 2_000, 10_000, execution=0, stages=(0,), broadcast=True),
+        job(1, 10_000, 29_000, execution=0, stages=(1,)),
+    )
+    assert found(on_driver, app)["broadcast-building"].seconds == pytest.approx(5.7)
+
+
 def collecting(size, ms):
     """A job whose results the program decodes, and a job after it."""
     begin = 12_000 + ms
