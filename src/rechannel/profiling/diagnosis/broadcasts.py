@@ -11,7 +11,7 @@ from rechannel.profiling.diagnosis.plans import Broadcast, broadcasts
 from rechannel.profiling.diagnosis.words import counted, execution_of, percent, seconds, size
 from rechannel.profiling.model.finding import Evidence, Finding, Place
 from rechannel.profiling.spark.application import Application, Job
-from rechannel.profiling.spark.driver_time import DriverKind
+from rechannel.profiling.spark.driver import BROADCAST, SCHEDULING
 from rechannel.profiling.spark.rows import TASK_ROW, leaving
 from rechannel.profiling.spark.stage_tasks import tasks_of
 
@@ -24,7 +24,7 @@ USUAL = 300
 def building(time: DriverTime) -> Iterator[Finding]:
     """Find joins whose broadcast side keeps the driver busy while executors wait."""
     app = time.app
-    of = time.by_execution(DriverKind.BROADCAST)
+    of = time.by_execution(BROADCAST)
     for number, ms in _collecting(time).items():
         of[number] = of.get(number, 0.0) + ms
     slow = {number: ms - USUAL for number, ms in of.items() if ms > USUAL}
@@ -70,7 +70,7 @@ def _collecting(time: DriverTime) -> dict[int, float]:
         job = None if span.job is None else time.app.jobs.get(span.job)
         if job is None or job.execution is None or not job.broadcast:
             continue
-        if span.kind is DriverKind.SCHEDULING:
+        if span.kind == SCHEDULING:
             sending = (span.end - span.start - float(alone)) * _waiting(time.app, job)
             found[job.execution] = found.get(job.execution, 0.0) + float(fetching) + sending
     return found

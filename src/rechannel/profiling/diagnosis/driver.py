@@ -17,9 +17,10 @@ from rechannel.profiling.diagnosis.executors import executors_late, start_up
 from rechannel.profiling.diagnosis.results import collected, decodes
 from rechannel.profiling.diagnosis.streams import on_streams
 from rechannel.profiling.diagnosis.words import counted, job_of, percent, seconds
+from rechannel.profiling.diagnosis.driver_spans import DriverSpan
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
 from rechannel.profiling.spark.application import Application
-from rechannel.profiling.spark.driver_time import DriverKind, DriverSpan
+from rechannel.profiling.spark.driver import IDLE, PROGRAM
 
 USUAL_FIRST = 20_000
 """ms before the first job that are usual: imports, the catalog, classes that are loaded."""
@@ -27,7 +28,7 @@ USUAL_LAST = 5_000
 """ms after the last job that are usual: the session is stopped."""
 GAP = 1_000
 """ms between two jobs that are usual."""
-IDLE = 0.2
+IDLING = 0.2
 """Share of the run from which idling is mentioned."""
 LEAST_IDLE = 5_000
 """ms of idling from which it is mentioned."""
@@ -83,7 +84,7 @@ def program(time: DriverTime) -> Iterator[Finding]:
 def _gaps(time: DriverTime) -> Iterator[Gap]:
     """Yield the stretches in which the program's own code runs."""
     last = time.spans[-1] if time.spans else None
-    for span, ms in time.of_kind(DriverKind.PROGRAM):
+    for span, ms in time.of_kind(PROGRAM):
         if decodes(span, ms, time.results) or analysed(time, span) is not None:
             continue
         if span.batch is not None:
@@ -108,9 +109,9 @@ def _where(app: Application, span: DriverSpan) -> str:
 
 def idling(time: DriverTime) -> Iterator[Finding]:
     """Say that a session or a stream was idle; that is no fault and has no gain."""
-    spans = time.of_kind(DriverKind.IDLE)
+    spans = time.of_kind(IDLE)
     total, whole = sum(ms for _, ms in spans), float(time.app.end - time.app.start)
-    if total < max(LEAST_IDLE, IDLE * whole):
+    if total < max(LEAST_IDLE, IDLING * whole):
         return
     if time.app.batches:
         text = (

@@ -9,8 +9,9 @@ from itertools import islice
 from rechannel.profiling.diagnosis.driver_time import DriverTime
 from rechannel.profiling.diagnosis.plans import is_wide, metadata_ms, plan_size
 from rechannel.profiling.diagnosis.words import counted, execution_of, job_of, percent, seconds
+from rechannel.profiling.diagnosis.driver_spans import DriverSpan
 from rechannel.profiling.model.finding import Evidence, Finding, Place
-from rechannel.profiling.spark.driver_time import DriverKind, DriverSpan
+from rechannel.profiling.spark.driver import COMMIT, LISTING, PLANNING, PROGRAM
 
 SOON = 50
 """ms between the analysis of a plan and the start of its execution."""
@@ -42,10 +43,10 @@ def analysed(time: DriverTime, span: DriverSpan) -> int | None:
 def planning(time: DriverTime) -> Iterator[Finding]:
     """Find long planning of SQL."""
     app = time.app
-    of = time.by_execution(DriverKind.PLANNING)
+    of = time.by_execution(PLANNING)
     for number, ms in of.items():
         of[number] = max(0.0, ms - min(metadata_ms(app.executions.get(number)), ms))
-    for span, ms in time.of_kind(DriverKind.PROGRAM):
+    for span, ms in time.of_kind(PROGRAM):
         built = analysed(time, span)
         if built is not None:
             of[built] = of.get(built, 0.0) + ms
@@ -85,7 +86,7 @@ def planning(time: DriverTime) -> Iterator[Finding]:
 def commit(time: DriverTime) -> Iterator[Finding]:
     """Find slow commits of written files."""
     app = time.app
-    of = time.by_execution(DriverKind.COMMIT)
+    of = time.by_execution(COMMIT)
     slow = {number: ms - USUAL_COMMIT for number, ms in of.items() if ms > USUAL_COMMIT}
     total = sum(slow.values())
     if not slow or not time.worth(total):
@@ -109,11 +110,11 @@ def commit(time: DriverTime) -> Iterator[Finding]:
 def listing(time: DriverTime) -> Iterator[Finding]:
     """Find slow listing of files."""
     app = time.app
-    spans = [span for span in time.spans if span.kind is DriverKind.LISTING]
+    spans = [span for span in time.spans if span.kind == LISTING]
     by_jobs = float(sum(span.end - span.start for span in spans))
     of = {
         number: min(float(metadata_ms(app.executions.get(number))), ms)
-        for number, ms in time.by_execution(DriverKind.PLANNING).items()
+        for number, ms in time.by_execution(PLANNING).items()
     }
     of = {number: ms for number, ms in of.items() if ms >= LISTED}
     total = by_jobs + sum(of.values())

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rechannel.profiling.diagnosis.driver_spans import DriverSpan, driver_spans
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
 from rechannel.profiling.spark.application import Application
 from rechannel.profiling.spark.busy import Busy, Floats, busy
-from rechannel.profiling.spark.driver_time import DriverKind, DriverSpan, driver_spans
+from rechannel.profiling.spark.driver import IDLE
 from rechannel.profiling.spark.rows import leaving
 
 WORTH = 0.03
@@ -71,10 +72,10 @@ class DriverTime:
     @property
     def idle(self) -> float:
         """ms in which a session or a stream waited for something to do."""
-        return sum(ms for _, ms in self.of_kind(DriverKind.IDLE))
+        return sum(ms for _, ms in self.of_kind(IDLE))
 
     def of_kind(
-        self, *kinds: DriverKind, where: Callable[[DriverSpan], bool] = lambda _: True
+        self, *kinds: str, where: Callable[[DriverSpan], bool] = lambda _: True
     ) -> list[tuple[DriverSpan, float]]:
         """Return the spans of some kinds, with the ms in which no task runs."""
         return [
@@ -83,7 +84,7 @@ class DriverTime:
             if span.kind in kinds and ms > 0 and where(span)
         ]
 
-    def by_execution(self, kind: DriverKind) -> dict[int, float]:
+    def by_execution(self, kind: str) -> dict[int, float]:
         """Return the ms of a kind by execution, those of batches left out."""
         found: dict[int, float] = {}
         for span, ms in self.of_kind(kind):

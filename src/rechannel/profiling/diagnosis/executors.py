@@ -10,7 +10,7 @@ from rechannel.profiling.diagnosis.driver_time import DriverTime
 from rechannel.profiling.diagnosis.words import counted, job_of, percent, seconds
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
 from rechannel.profiling.spark.application import Application, Executor
-from rechannel.profiling.spark.driver_time import DriverKind
+from rechannel.profiling.spark.driver import STARTING, WAITS
 
 USUAL_START = 20_000
 """ms from the start of an application to its first executor that are usual."""
@@ -28,7 +28,7 @@ _ALLOCATION = "spark.dynamicAllocation"
 
 def start_up(time: DriverTime) -> Iterator[Finding]:
     """Find a start that takes longer than is usual."""
-    total = sum(ms for _, ms in time.of_kind(DriverKind.START_UP))
+    total = sum(ms for _, ms in time.of_kind(STARTING))
     excess = total - USUAL_START
     if excess <= 0 or not time.worth(excess):
         return
@@ -48,7 +48,7 @@ def start_up(time: DriverTime) -> Iterator[Finding]:
 def executors_late(time: DriverTime) -> Iterator[Finding]:
     """Find jobs that wait for executors, or work with fewer of them than come later."""
     app = time.app
-    waits = time.of_kind(DriverKind.EXECUTORS)
+    waits = time.of_kind(WAITS)
     waited = sum(ms for _, ms in waits)
     dynamic = app.settings.get(DYNAMIC) == "true"
     if not dynamic:

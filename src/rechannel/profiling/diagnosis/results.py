@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 
 from rechannel.profiling.diagnosis.driver_time import DriverTime
 from rechannel.profiling.diagnosis.words import job_of, percent, seconds, size
+from rechannel.profiling.diagnosis.driver_spans import DriverSpan
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
-from rechannel.profiling.spark.driver_time import DriverKind, DriverSpan
+from rechannel.profiling.spark.driver import COLLECTING, PROGRAM, SCHEDULING
 
 SLOWEST = 1 << 20
 """Bytes per second at which a program decodes rows at least; if it takes longer, it does something
@@ -33,10 +34,10 @@ def collected(time: DriverTime) -> Iterator[Finding]:
     for span, alone, fetching in zip(time.spans, time.alone, time.fetching, strict=True):
         if span.job is None or span.job not in results:
             continue
-        if span.kind is DriverKind.SCHEDULING:
+        if span.kind == SCHEDULING:
             of[span.job] = of.get(span.job, 0.0) + float(fetching)
-        elif span.kind is DriverKind.RESULTS or (
-            span.kind is DriverKind.PROGRAM and decodes(span, float(alone), results)
+        elif span.kind == COLLECTING or (
+            span.kind == PROGRAM and decodes(span, float(alone), results)
         ):
             of[span.job] = of.get(span.job, 0.0) + float(alone)
     total = sum(of.values())

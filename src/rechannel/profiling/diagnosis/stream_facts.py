@@ -11,14 +11,13 @@ from rechannel.profiling.diagnosis.driver_time import DriverTime
 from rechannel.profiling.model.trace import MS
 from rechannel.profiling.spark.application import Application, Batch, Stage
 from rechannel.profiling.spark.busy import Floats
-from rechannel.profiling.spark.driver_time import DriverKind
+from rechannel.profiling.spark.driver import BATCH, COLLECTING, COMMIT, PROGRAM
 from rechannel.profiling.spark.rows import leaving
 from rechannel.profiling.spark.stage_tasks import stages_of
 from rechannel.profiling.storage.blocks import Rows
 
 HOT = 2.0
 """How many times as long, and as large, as the median the longest task of a skewed stage is."""
-_SINK = (DriverKind.COMMIT, DriverKind.PROGRAM)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,11 +99,22 @@ def stream_facts(time: DriverTime) -> list[StreamFacts]:
 
 
 def _sinks(time: DriverTime) -> Mapping[tuple[str, int], float]:
-    found: dict[tuple[str, int], float] = {}
-    for span, ms in time.of_kind(*_SINK):
-        if span.batch is not None:
+    """Return the ms of the driver after the last job of every batch, and of the program between the
+    jobs of one (a function of `foreachBatch`).
+    """
+    jobs, found = time.app.jobs, dict[tuple[str, int], float]()
+    for span, ms in time.of_kind(COMMIT, COLLECTING, BATCH, PROGRAM):
+        ended, coming = jobs.get(_number(span.job)), jobs.get(_number(span.next_job))
+        if span.batch is None or ended is None or ended.batch != span.batch[1]:
+            continue
+        last = coming is None or coming.batch != span.batch[1] or coming.query != ended.query
+        if last or span.kind == PROGRAM:
             found[span.batch] = found.get(span.batch, 0.0) + ms
     return found
+
+
+def _number(job: int | None) -> int:
+    return -1 if job is None else job
 
 
 def _by_batch(

@@ -3,9 +3,7 @@
 from dataclasses import replace
 from itertools import groupby
 
-import pytest
-
-from rechannel.profiling.spark.driver_time import driver_spans, interactive
+from rechannel.profiling.diagnosis.driver_spans import driver_spans
 from tests.unit.profiling.diagnosis.made import START, application, batch, execution, executor, job
 
 
@@ -33,7 +31,7 @@ def test_a_batch_application():
         job(3, 6_100, 7_000, execution=1),
     )
     assert cut(app) == [
-        ("start-up", 0, 1_000),
+        ("starting up", 0, 1_000),
         ("driver program", 1_000, 1_000),
         ("planning", 2_000, 500),
         ("scheduling", 2_500, 500),
@@ -64,10 +62,10 @@ def test_jobs_that_wait_for_executors_or_list_files():
         job(2, 3_500, 5_000),
     )
     assert cut(app) == [
-        ("start-up", 0, 1_000),
+        ("starting up", 0, 1_000),
         ("waiting for executors", 1_000, 1_000),
         ("scheduling", 2_000, 1_000),
-        ("listing of files", 3_000, 500),
+        ("listing files", 3_000, 500),
         ("scheduling", 3_500, 500),
         ("waiting for executors", 4_000, 1_000),
     ]
@@ -100,23 +98,6 @@ def test_batches_of_a_stream_and_the_time_between():
         ("commit", 6_900, 2_100),
         ("driver program", 9_000, 1_000),
     ]
-
-
-@pytest.mark.parametrize(
-    ("name", "site", "expected"),
-    [
-        ("PySparkShell", "count at etl.py:1", True),
-        ("Databricks Shell", "", True),
-        ("etl", "collect at <stdin>:1", True),
-        ("etl", "toPandas at /tmp/ipykernel_7/12.py:3", True),
-        ("etl", "count at etl.py:1", False),
-    ],
-)
-def test_sessions_that_a_person_uses(name, site, expected):
-    app = application(10_000, [], executor("1", 0), job(0, 1_000, 2_000, site=site), name=name)
-    assert interactive(app) is expected
-    kinds = {kind for kind, *_ in cut(app)}
-    assert kinds == {"scheduling", "idle" if expected else "driver program"}
 
 
 def test_an_empty_job_and_one_that_did_not_end():
