@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rechannel.profiling.diagnosis.change import Change
+from rechannel.profiling.diagnosis.driver_spans import driver_spans
 from rechannel.profiling.diagnosis.observed import Observed, Spans, observed
 from rechannel.profiling.diagnosis.replay import (
     Durations,
@@ -21,7 +22,7 @@ from rechannel.profiling.diagnosis.replay import (
 )
 from rechannel.profiling.diagnosis.task_table import StageKey, TaskTable
 from rechannel.profiling.spark.application import Application
-from rechannel.profiling.spark.driver_time import DriverKind, driver_spans
+from rechannel.profiling.spark.driver import IDLE
 from rechannel.profiling.spark.stage_tasks import tasks_of
 from rechannel.profiling.storage.blocks import Rows
 
@@ -183,9 +184,7 @@ class Case:
     @cached_property
     def _idle(self) -> Spans:
         """When the application waited for its user, or for input."""
-        idle = [
-            (one.start, one.end) for one in driver_spans(self.app) if one.kind == DriverKind.IDLE
-        ]
+        idle = [(one.start, one.end) for one in driver_spans(self.app) if one.kind == IDLE]
         return np.array(idle, dtype=np.float64).reshape(-1, 2)
 
     @cached_property

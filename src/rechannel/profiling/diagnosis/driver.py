@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from rechannel.profiling.diagnosis.broadcasts import building
 from rechannel.profiling.diagnosis.case import Case
+from rechannel.profiling.diagnosis.driver_spans import DriverSpan
 from rechannel.profiling.diagnosis.driver_sql import analysed, commit, listing, planning
 from rechannel.profiling.diagnosis.driver_time import DriverTime
 from rechannel.profiling.diagnosis.executors import executors_late, start_up
 from rechannel.profiling.diagnosis.results import collected, decodes
 from rechannel.profiling.diagnosis.streams import on_streams
 from rechannel.profiling.diagnosis.words import counted, job_of, percent, seconds
-from rechannel.profiling.diagnosis.driver_spans import DriverSpan
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
 from rechannel.profiling.spark.application import Application
 from rechannel.profiling.spark.driver import IDLE, PROGRAM

@@ -6,10 +6,10 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import islice
 
+from rechannel.profiling.diagnosis.driver_spans import DriverSpan
 from rechannel.profiling.diagnosis.driver_time import DriverTime
 from rechannel.profiling.diagnosis.plans import is_wide, metadata_ms, plan_size
 from rechannel.profiling.diagnosis.words import counted, execution_of, job_of, percent, seconds
-from rechannel.profiling.diagnosis.driver_spans import DriverSpan
 from rechannel.profiling.model.finding import Evidence, Finding, Place
 from rechannel.profiling.spark.driver import COMMIT, LISTING, PLANNING, PROGRAM
 

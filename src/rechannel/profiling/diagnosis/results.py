@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from rechannel.profiling.diagnosis.driver_spans import DriverSpan
 from rechannel.profiling.diagnosis.driver_time import DriverTime
 from rechannel.profiling.diagnosis.words import job_of, percent, seconds, size
-from rechannel.profiling.diagnosis.driver_spans import DriverSpan
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
 from rechannel.profiling.spark.driver import COLLECTING, PROGRAM, SCHEDULING
 

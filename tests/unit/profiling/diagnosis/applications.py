@@ -12,6 +12,7 @@ from rechannel.profiling.spark.application import (
     Executor,
     Job,
     Stage,
+    Stream,
 )
 from rechannel.profiling.spark.rows import SparkTask, TaskRows
 from rechannel.profiling.spark.task_events import Input, Metrics, ShuffleRead, ShuffleWrite
@@ -130,6 +131,9 @@ class Maker:
             start=START,
             end=self.now,
             ended=True,
+            streams={"q": Stream(query="q", start=batches[0].start, end=batches[-1].end)}
+            if batches
+            else {},
             settings=self.settings,
             executors={
                 name: Executor(name=name, host=f"host{name}", cores=self.cluster.cores, added=START)

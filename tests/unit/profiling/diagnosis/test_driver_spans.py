@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from rechannel.profiling.diagnosis.driver_spans import driver_spans
+from rechannel.profiling.spark.application import Stream
 from tests.unit.profiling.diagnosis.made import START, application, batch, execution, executor, job
 
 
@@ -77,13 +78,12 @@ def test_batches_of_a_stream_and_the_time_between():
         [],
         executor("driver", 0),
         batch(0, 1_000, 3_000),
-        execution(0, 1_500, 2_500),
+        execution(0, 1_500, 3_000, writes=True),
         job(0, 1_700, 2_000, execution=0, batch=0),
         batch(1, 6_000, 9_000),
-        # Its function has an execution of its own, and then does something else.
-        execution(1, 6_100, 8_900),
-        execution(2, 6_200, 7_000),
-        job(1, 6_300, 6_900, execution=2, batch=1),
+        execution(1, 6_100, 9_000, writes=True),
+        job(1, 6_300, 6_900, execution=1, batch=1),
+        streams={"q": Stream(query="q", name="orders", start=START + 1_000, end=START + 9_000)},
     )
     assert cut(app) == [
         ("driver program", 0, 1_000),
@@ -92,12 +92,14 @@ def test_batches_of_a_stream_and_the_time_between():
         ("scheduling", 1_700, 300),
         ("commit", 2_000, 1_000),
         ("idle", 3_000, 3_000),
-        ("batch planning", 6_000, 200),
-        ("planning", 6_200, 100),
+        ("batch planning", 6_000, 100),
+        ("planning", 6_100, 200),
         ("scheduling", 6_300, 600),
         ("commit", 6_900, 2_100),
         ("driver program", 9_000, 1_000),
     ]
+    last = next(span for span in driver_spans(app) if span.start == START + 6_900)
+    assert (last.batch, last.execution, last.job) == (("orders", 1), 1, 1)
 
 
 def test_an_empty_job_and_one_that_did_not_end():
