@@ -22,7 +22,7 @@ from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Plac
 from rechannel.profiling.spark.application import Application
 from rechannel.profiling.spark.driver import IDLE, PROGRAM
 
-USUAL_FIRST = 20_000
+USUAL_FIRST = 30_000
 """ms before the first job that are usual: imports, the catalog, classes that are loaded."""
 USUAL_LAST = 5_000
 """ms after the last job that are usual: the session is stopped."""

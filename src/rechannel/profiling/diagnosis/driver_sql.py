@@ -21,7 +21,7 @@ USUAL_WIDE = 3_000
 """ms that are usual for the first execution if its plan is large."""
 USUAL_COMMIT = 1_000
 """ms of commit per execution that are usual."""
-USUAL_FIRST = 20_000
+USUAL_FIRST = 30_000
 """ms that are usual for the first execution otherwise: classes are loaded and compiled."""
 LISTED = 1_000
 """ms of listing by the driver that are worth mentioning, per execution."""

@@ -12,7 +12,7 @@ from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Plac
 from rechannel.profiling.spark.application import Application, Executor
 from rechannel.profiling.spark.driver import STARTING, WAITS
 
-USUAL_START = 20_000
+USUAL_START = 30_000
 """ms from the start of an application to its first executor that are usual."""
 USUAL_WAIT = 10_000
 """ms that a job usually waits for the first executors, if they are requested at the start."""

@@ -9,7 +9,7 @@ again meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,6 +31,8 @@ EXCEPTION, FETCH, LOST = (
 )
 SOON = 2_000
 """ms after which the loss of an executor has become known."""
+AT_ONCE = 500
+"""ms within which a task is launched if a core is free."""
 RECENT = 300_000
 """ms for which the loss of an executor explains that its files cannot be fetched."""
 
@@ -55,26 +57,67 @@ class Cost:
         return float((spans[:, 1] - spans[:, 0]).sum())
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """Time from the loss of an executor until another one took its place, Unix ms."""
+
+    start: int
+    end: int
+    cores: int
+
+
 def failures(case: Case) -> Iterator[Finding]:
     """Find work that was lost and done again."""
     app = case.app
     lost = sorted(
         (each for each in app.executors.values() if each.lost), key=lambda one: one.removed
     )
+    outages = list(_outages(app, lost))
     costs = {"lost-executor": Cost(executors=lost), "fetch-failure": Cost(), "failed-work": Cost()}
     for (number, attempt), rows in stages_of(app):
-        if bool(rows["good"].all()):
+        begun = waited(rows, outages)
+        if bool(rows["good"].all()) and not len(begun):
             continue
         stage = app.stages.get((number, attempt), Stage(number=number, attempt=attempt))
-        cause = _cause(rows, stage, lost)
+        cause = _cause(rows, stage, lost) or ("lost-executor" if len(begun) else None)
         if cause is not None:
-            _add(costs[cause], app, stage, rows)
+            _add(costs[cause], app, stage, rows, begun if cause == "lost-executor" else {})
     length = max(1, app.end - app.start)
     for cause, cost in costs.items():
-        if cost.tasks and cost.ms >= WORTH * length:
+        if cost.stages and cost.ms >= WORTH * length:
             yield _FINDINGS[cause](cause, app, cost, length)
         elif cause == "lost-executor" and lost:
             yield _harmless(lost, cost)
+
+
+def _outages(app: Application, lost: list[Executor]) -> Iterator[Outage]:
+    added = sorted(each.added for each in app.executors.values())
+    for each in lost:
+        later_ones = [time for time in added if time >= each.removed]
+        end = later_ones[0] if later_ones else app.end
+        if later_ones:
+            added.remove(end)
+        yield Outage(start=each.removed, end=end, cores=each.cores)
+
+
+def waited(rows: Rows, outages: Sequence[Outage]) -> Mapping[int, int]:
+    """Return when tasks of a stage would have begun on executors that were lost, ns, by index: the
+    first that were launched after the loss, or after the stage began, but not at once.
+    """
+    found: dict[int, int] = {}
+    begun = int(rows["launch"].min())
+    for outage in outages:
+        free = max(begun, outage.start * MS)
+        if free >= outage.end * MS or int(rows["launch"].max()) < free:
+            continue
+        order = np.argsort(rows["launch"], kind="stable")
+        tries = rows[order]
+        _, first = np.unique(tries["index"], return_index=True)
+        late = tries[np.sort(first)]
+        late = late[late["launch"] >= free + AT_ONCE * MS]
+        for row in late[: outage.cores]:
+            found.setdefault(int(row["index"]), free)
+    return found
 
 
 def _cause(rows: Rows, stage: Stage, lost: list[Executor]) -> str | None:
@@ -94,7 +137,9 @@ def _cause(rows: Rows, stage: Stage, lost: list[Executor]) -> str | None:
     return "failed-work"
 
 
-def _add(cost: Cost, app: Application, stage: Stage, rows: Rows) -> None:
+def _add(
+    cost: Cost, app: Application, stage: Stage, rows: Rows, waiting: Mapping[int, int]
+) -> None:
     """Add what a stage lost."""
     bad = rows[~rows["good"] & ~rows["killed"]]
     cost.tasks += len(bad)
@@ -106,20 +151,24 @@ def _add(cost: Cost, app: Application, stage: Stage, rows: Rows) -> None:
         first = int(bad["launch"].min()) // MS
         cost.spans.append((first, max(first, until or stage.completed)))
     else:
-        cost.spans.append(later(rows, _cores(app)))
+        cost.spans.append(later(rows, _cores(app), waiting))
 
 
-def later(rows: Rows, cores: int) -> tuple[int, int]:
+def later(rows: Rows, cores: int, waiting: Mapping[int, int]) -> tuple[int, int]:
     """Return when a stage would have ended without failures, and when it did, Unix ms.
 
-    rows: its attempts of tasks. If cores always had something to do, what failed took its share of
-    all of them.
+    rows: its attempts of tasks. waiting: when tasks would have begun, ns, by index; others would
+    have begun when they did. If cores always had something to do, what failed took its share of all
+    of them.
     """
     tried = rows[~rows["killed"]]
     order = np.lexsort((tried["launch"], tried["index"]))
     tried = tried[order]
     first = np.flatnonzero(np.diff(tried["index"], prepend=-1))
     begun = np.repeat(tried["launch"][first], np.diff(first, append=len(tried)))
+    for index, start in waiting.items():
+        mine = tried["index"] == index
+        begun[mine] = np.minimum(begun[mine], start)
     good = tried["good"]
     end = int(tried["finish"].max())
     if not bool(good.any()):
@@ -146,7 +195,8 @@ def _lost(cause: str, app: Application, cost: Cost, length: int) -> Finding:
         share,
         f"{'Executor' if one else 'Executors'} {listed(names)} {'was' if one else 'were'} lost."
         f" {counted(cost.tasks, 'task')} that ran or had left their output there had to run again,"
-        f" in {_stages(cost)}, which made the run {seconds(cost.ms)} ({percent(share)}) longer."
+        f" and others waited for a core, in {_stages(cost)}: that made the run {seconds(cost.ms)}"
+        f" ({percent(share)}) longer."
         f"{_replaced(app, cost.executors)}",
         _why_lost(cost.executors),
         Place(

@@ -58,7 +58,7 @@ def test_a_long_start():
         job(0, 70_000, 99_000, stages=(0,)),
     )
     finding = found(on_driver, app)["start-up"]
-    assert finding.gain == pytest.approx(0.4)
+    assert finding.gain == pytest.approx(0.3)
     assert "60 s for its first executor" in finding.text
 
 

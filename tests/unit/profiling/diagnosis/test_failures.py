@@ -108,3 +108,22 @@ def test_files_that_were_lost_with_their_executor():
     assert list(finding) == ["lost-executor"]
     assert finding["lost-executor"].seconds == pytest.approx(3)
     assert "spark.decommission.enabled" in finding["lost-executor"].advice
+
+
+def test_tasks_that_wait_for_the_cores_of_a_lost_executor():
+    tasks = [
+        task(0, 0, 2_000, 7_000, "1"),
+        task(0, 1, 2_010, 7_000, "1"),
+        task(0, 2, 6_000, 11_000, "3"),
+        task(0, 3, 6_000, 11_000, "3"),
+    ]
+    executors = [
+        executor("1", 500),
+        executor("2", 500, removed=1_000, lost=True),
+        executor("3", 5_900),
+    ]
+    app = application(20_000, tasks, stage(0, 1_900, 11_000, 4), *executors)
+    assert found(failures, app)["lost-executor"].seconds == pytest.approx(4)
+    # The other executors had free cores.
+    at_once = [{**each, "launch": 2_000, "finish": 7_000} for each in tasks]
+    assert found(failures, application(20_000, at_once, *executors))["lost-executor"].gain is None
