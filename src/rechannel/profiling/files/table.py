@@ -60,7 +60,8 @@ def open_trace(path: str | Path) -> StoredTrace:
         rows = READERS[place.suffix](place)
         return _stored(rows.collect_schema(), rows.collect_batches(chunk_size=BATCH))
     except (pl.exceptions.PolarsError, OSError) as error:
-        msg = f"{place} cannot be read as {place.suffix[1:]}: {error}"
+        # Polars continues with what it was doing, on lines of their own.
+        msg = f"{place} cannot be read as {place.suffix[1:]}: {str(error).partition('\n')[0]}"
         raise TraceError(msg) from error
 
 

@@ -77,6 +77,14 @@ def test_files_that_are_none(tmp_path):
         open_trace(tmp_path / "trace.xml").whole()
 
 
+def test_numbers_of_more_than_64_bits_are_refused_in_one_line(tmp_path):
+    file = tmp_path / "trace.csv"
+    file.write_text(f"worker,activity,start,end\nw,processing,1,{1 << 63}\n")
+    with pytest.raises(TraceError) as refused:
+        open_trace(file)
+    assert "\n" not in str(refused.value)
+
+
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
 @pytest.mark.parametrize(
     ("written", "nanoseconds"),
