@@ -52,7 +52,7 @@ def limit(space: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (space, space))
 
 
-def profiled(file: Path, window: float = 1.0) -> dict[str, Any]:
+def profiled(file: Path, window: float | None = None) -> dict[str, Any]:
     """Profile a file and make everything that is shown of it. window: seconds."""
     from rechannel.errors import TraceError
     from rechannel.profiling.model.analysis import ProfileOptions

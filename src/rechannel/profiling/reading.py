@@ -115,9 +115,9 @@ def _open_spark(place: Path, *, strict: bool) -> OpenedTrace:
         tasks = "1 task" if log.open_tasks == 1 else f"{log.open_tasks} tasks"
         notes.append(f"{tasks} had not ended when the log did")
     if made.crowded:
+        tasks = "1 task" if made.crowded == 1 else f"{made.crowded} tasks"
         notes.append(
-            f"{made.crowded} tasks started on executors whose cores were all busy: each was given"
-            " an extra core"
+            f"{tasks} started on executors whose cores were all busy: each was given an extra core"
         )
     title = f"{log.name or place.name}, Spark {log.version or 'unknown'}"
     phases = [

@@ -67,6 +67,10 @@ def job(number: int, start: int, **more: object) -> bytes:
     )
 
 
+def over(number: int, end: int) -> bytes:
+    return line("JobEnd", **{"Job ID": number, "Completion Time": START + end})
+
+
 def hostile() -> Mapping[str, list[bytes]]:
     """Logs by what is wrong with them."""
     crowd = [f"{n}" for n in range(1_500)]
@@ -117,7 +121,7 @@ def hostile() -> Mapping[str, list[bytes]]:
         ),
         "jobs that end before they begin": with_(
             job(7, 600),
-            line("JobEnd", **{"Job ID": 7, "Completion Time": START + 20}),
+            over(7, 20),
             job(8, -9 * DAY),
         ),
     }

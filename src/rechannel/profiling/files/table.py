@@ -61,7 +61,8 @@ def open_trace(path: str | Path) -> StoredTrace:
         return _stored(rows.collect_schema(), rows.collect_batches(chunk_size=BATCH))
     except (pl.exceptions.PolarsError, OSError) as error:
         # Polars continues with what it was doing, on lines of their own.
-        msg = f"{place} cannot be read as {place.suffix[1:]}: {str(error).partition('\n')[0]}"
+        reason, *_ = str(error).split("\n")
+        msg = f"{place} cannot be read as {place.suffix[1:]}: {reason}"
         raise TraceError(msg) from error
 
 

@@ -175,7 +175,7 @@ def analyse_pieces(
     told = findings(suspected, won, sum(end - start for start, end in wholes.windows))
     if trace.diagnosis is not None:
         told = merged(trace.diagnosis(), told)
-    notes = list(trace.notes)
+    notes = [*trace.notes, *pieces.notes]
     lost = int(made.windows["left_out"].sum()) if len(made.windows) else 0
     if lost:
         notes.append(f"{lost} messages without duration formed a cycle and were left out")
