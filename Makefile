@@ -25,7 +25,7 @@ PYTEST := -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
 # Tests and benchmarks that run beside each other disturb each other's figures.
 .NOTPARALLEL:
-.PHONY: help environment demo test test-all test-minors test-lowest check lint format docs release bench clean
+.PHONY: help environment demo test test-all test-minors test-lowest test-browser picture check lint format docs release bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,14 @@ endef
 test-lowest:  ## run the tests with the oldest dependencies that pyproject.toml admits
 	scripts/bootstrap .venv-lowest demo,test,bench --constraint scripts/lowest.txt
 	.venv-lowest/bin/python $(PYTEST) $(TESTS)
+
+test-browser:  ## run the tests of pages in a real Chromium, which has to be installed
+	scripts/bootstrap .venv-browser test,browser
+	.venv-browser/bin/python -m pytest -m browser tests/browser
+
+picture:  ## take the picture of a profile's page that the docs show, in a real Chromium
+	scripts/bootstrap .venv-browser test,browser
+	.venv-browser/bin/python scripts/profile_page_picture.py
 
 check: lint test  ## everything that has to hold before a merge
 

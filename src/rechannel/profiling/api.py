@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -64,6 +65,7 @@ def profile(
     try:
         from rechannel.profiling.model.analysis import ProfileOptions
         from rechannel.profiling.reading import analyse_file
+        from rechannel.profiling.report.notebook import notebook_html
         from rechannel.profiling.spark.on_spark import on_spark
         from rechannel.profiling.threads import in_threads
     except ImportError as error:
@@ -71,7 +73,7 @@ def profile(
         raise SetUpError(msg) from error
     asked = ProfileOptions(window=size, threshold=shortest, query=query, since=first, until=last)
     each = in_threads if spark is None else on_spark(spark)
-    return analyse_file(log, asked, strict=strict, each=each)
+    return replace(analyse_file(log, asked, strict=strict, each=each), page=notebook_html)
 
 
 def compare_profiles(a: Analysis, b: Analysis) -> Comparison:

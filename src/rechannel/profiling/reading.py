@@ -20,11 +20,13 @@ from rechannel.profiling.model.analysis import (
     analyse,
 )
 from rechannel.profiling.model.batches import StreamBatch
+from rechannel.profiling.model.landmarks import Landmarks, Mark, MarkKind
 from rechannel.profiling.model.phases import Phase
 from rechannel.profiling.model.pieces import Pieces, TraceSource, windows_of
 from rechannel.profiling.model.summaries import MapPieces, Profile, profiled
-from rechannel.profiling.model.trace import Trace
+from rechannel.profiling.model.trace import MS, Trace
 from rechannel.profiling.spark.event_files import find_log
+from rechannel.profiling.spark.landmarks import spark_landmarks
 from rechannel.profiling.spark.log import SparkLog
 from rechannel.profiling.spark.times import left_out
 from rechannel.profiling.spark.trace import SparkTrace, spark_trace
@@ -82,15 +84,27 @@ def _open_job(files: JobFiles, *, strict: bool) -> OpenedTrace:
     job = read_job(files, strict=strict)
     did = job_trace(job.log)
     spans = zip(job.log.numbers.tolist(), job.log.steps.tolist(), strict=True)
+    batches = [
+        StreamBatch(job.log.job, number, int(begun), ceil(over))
+        for number, (begun, *_, over) in spans
+    ]
     return OpenedTrace(
         title=job.title,
         source=StoredTrace.of(did.trace),
         notes=job.notes + did.notes,
         seats=did.seats,
-        batches=[
-            StreamBatch(job.log.job, number, int(begun), ceil(over))
-            for number, (begun, *_, over) in spans
-        ],
+        batches=batches,
+        landmarks=Landmarks(
+            marks=[
+                Mark(
+                    what=MarkKind.TIMESTEP,
+                    number=each.number,
+                    start=each.start * MS,
+                    end=each.end * MS,
+                )
+                for each in batches
+            ]
+        ),
     )
 
 
@@ -131,6 +145,7 @@ def _open_spark(place: Path, *, strict: bool) -> OpenedTrace:
         batches=log.batches,
         phases=phases,
         task=_median_task(made),
+        landmarks=spark_landmarks(log.facts()),
     )
 
 

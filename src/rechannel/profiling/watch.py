@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Condition, Event, Thread, current_thread
 
 from rechannel.profiling.model.analysis import Analysis
 from rechannel.profiling.model.summaries import Profile, joined
+from rechannel.profiling.report.notebook import notebook_html
 from rechannel.profiling.spark.live import LiveSession
 from rechannel.profiling.storage.cells import SpilledCells
 
@@ -105,7 +106,7 @@ class Watch:
                 self._end()
                 return
             try:
-                found = self.live.window(start, end)
+                found = replace(self.live.window(start, end), page=notebook_html)
                 failures = 0
             except Exception as error:  # py4j raises what the other side throws, and more
                 failures += 1

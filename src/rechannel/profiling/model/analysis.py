@@ -13,6 +13,7 @@ from rechannel.profiling.model.batches import StreamBatch, choose_batches
 from rechannel.profiling.model.finding import Finding
 from rechannel.profiling.model.findings import findings, merged, suspects
 from rechannel.profiling.model.gains import Change, gains
+from rechannel.profiling.model.landmarks import Landmarks
 from rechannel.profiling.model.phases import Fit, Phase, fit, fit_batches
 from rechannel.profiling.model.pieces import Pieces, TraceSource, windows_of
 from rechannel.profiling.model.placement import Placement, TaskSeat, placements
@@ -37,6 +38,24 @@ class Analysis:
     """Problems of the input, as sentences."""
     places: list[Placement] = field(default_factory=list)
     """Tasks of a Rechannel job that should run on another executor."""
+    landmarks: Landmarks = field(default_factory=Landmarks)
+    """Jobs, stages and batches on the axis of time; hosts; which operator reads from which."""
+    page: Callable[[Analysis], str] | None = None
+    """Makes what notebooks show."""
+
+    def __str__(self) -> str:
+        """Return the findings, one per line."""
+        lines = [f"{self.title}: {len(self.profile.windows):,} windows"]
+        lines += [f"- {finding.text}" for finding in self.findings]
+        return "\n".join(lines if self.findings else [*lines, "Nothing stands out."])
+
+    def __repr__(self) -> str:
+        windows, found = len(self.profile.windows), len(self.findings)
+        return f"<Analysis of {self.title!r}: {windows:,} windows, {found} findings>"
+
+    def _repr_html_(self) -> str | None:
+        """Return the page for a notebook; None if nothing makes it, so that text is shown."""
+        return None if self.page is None else self.page(self)
 
     def gain(
         self,
@@ -88,6 +107,7 @@ class OpenedTrace:
     """Length of the median task, ns; 0 if unknown."""
     diagnosis: Callable[[], Sequence[Finding]] | None = None
     """Returns what is found in more than the trace, if there is more; called once."""
+    landmarks: Landmarks = field(default_factory=Landmarks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,4 +213,5 @@ def analyse_pieces(
         findings=told,
         notes=notes,
         places=placements(made, trace.seats),
+        landmarks=trace.landmarks,
     )

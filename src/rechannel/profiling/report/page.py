@@ -1,62 +1,149 @@
-"""A profile as one HTML file. Its pictures are embedded and nothing is fetched, so it can be sent
-as an attachment.
+"""A profile as one HTML file that fetches nothing, so it can be sent as an attachment.
+
+Findings and tables are text. Everything that is drawn comes from `page_data`, which the page carries compressed and in
+base64: no name in it can end the script that it lies in. What draws is in `assets/`, file by file in the order of
+`SCRIPTS`; together they are one function.
 """
 
 from __future__ import annotations
 
+import json
+import zlib
 from base64 import b64encode
 from collections.abc import Iterator
 from html import escape
+from importlib.resources import files
 from pathlib import Path
 
 import polars as pl
 
 from rechannel.profiling.model.analysis import Analysis
+from rechannel.profiling.model.finding import Evidence, Finding
 from rechannel.profiling.model.trace import NS
-from rechannel.profiling.report.pictures import pictures
-from rechannel.profiling.report.record import SUMMARIES, about, summaries
+from rechannel.profiling.report.page_data import PAGE, PageLimits, page_data
+from rechannel.profiling.report.record import SUMMARIES, about, numbered, summaries
+from rechannel.profiling.threads import in_threads
 
-STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; color: #222 }
-h2 { margin-top: 2.2rem } img { max-width: 100% } p.cause { border-left: 4px solid #c22; padding-left: .8rem }
-table { border-collapse: collapse } td, th { padding: .15rem 1rem .15rem 0; text-align: left; vertical-align: top }
-td.figure, th.figure { text-align: right; font-variant-numeric: tabular-nums } small { color: #666 }
-"""
+SCRIPTS = (
+    *("data", "words", "view", "tree", "theme", "tooltip"),
+    *("cover", "paint", "lanes", "labels", "hover", "pointer", "keys", "timeline"),
+    *("legend", "windows", "graph", "channels", "findings", "main"),
+)
+"""Names of the files that are the program of the page, in order."""
+POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'"
+"""Content security policy: a browser that opens the page fetches nothing."""
+FIGURES = ("CP", "of all time", "times", "seconds")
 
 
 def write_page(made: Analysis, path: str | Path, *, top: int = 20) -> None:
-    """Write the page."""
-    Path(path).write_text("\n".join(_lines(made, top)), encoding="utf-8")
+    """Write the page. top: rows per table."""
+    Path(path).write_text(page_html(made, top=top), encoding="utf-8")
 
 
-def _lines(made: Analysis, top: int) -> Iterator[str]:
+def page_html(made: Analysis, *, top: int = 20, limits: PageLimits = PAGE) -> str:
+    """Return the page as text. limits: upper bounds of what it holds."""
+    return "\n".join(_lines(made, top, limits))
+
+
+def _lines(made: Analysis, top: int, limits: PageLimits) -> Iterator[str]:
+    data = page_data(made, limits, in_threads)
     title = escape(made.title)
-    yield f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-    yield f"<style>{STYLE}</style></head><body><h1>{title}</h1><p>{escape(about(made))}</p>"
-    for note in made.notes:
-        yield f"<p><small>{escape(note)}</small></p>"
-    for finding in made.findings:
-        told = f"{finding.text} {finding.advice}"
-        yield f'<p class="cause"><b>{escape(finding.cause)}</b>: {escape(told)}</p>'
+    yield '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+    yield f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    yield f"<title>{title}</title><style>{_asset('page.css')}</style></head><body>"
+    yield f"<header><h1>{title}</h1>{_asset('theme.html')}</header>"
+    yield f'<main><p class="about">{escape(about(made))}</p>'
+    yield from _findings(made, limits.findings)
     for place in made.places:
-        yield f'<p class="cause">{escape(place.text)}</p>'
-    for name, seen, png in pictures(made):
-        data = b64encode(png).decode("ascii")
-        yield f"<h2>{escape(name)}</h2><p>{escape(seen)}</p>"
-        yield f'<img alt="{escape(name)}" src="data:image/png;base64,{data}">'
+        yield f"<p>{escape(place.text)}</p>"
+    yield _asset("sections.html")
+    yield '<section id="tables" aria-label="Tables">'
     for name, frame in summaries(made, top).items():
         if len(frame):
             yield f"<h2>{escape(name.capitalize())}</h2>"
             yield from _table(SUMMARIES[name], frame)
-    yield "</body></html>"
+    yield "</section>"
+    yield from _notes([*made.notes, *data["left_out"]])
+    yield f'</main><script type="application/octet-stream" id="data">{packed(data)}</script>'
+    yield f"<script>{script()}</script></body></html>"
+
+
+def packed(data: object) -> str:
+    """Return JSON values, compressed by zlib, in base64."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return b64encode(zlib.compress(text.encode("utf-8", "replace"), 9)).decode("ascii")
+
+
+def script() -> str:
+    """Return the program of the page."""
+    parts = "\n".join(_asset(f"{name}.js") for name in SCRIPTS)
+    return f'(() => {{\n"use strict";\n{parts}}})();'
+
+
+def _asset(name: str) -> str:
+    return files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _findings(made: Analysis, most: int) -> Iterator[str]:
+    if not made.findings:
+        yield "<p>Nothing stands out.</p>"
+        return
+    first = max(1, sum(finding.weighty for finding in made.findings))
+    yield '<section aria-labelledby="findings-title"><h2 id="findings-title">Findings</h2><ol class="findings">'
+    for number, finding in enumerate(made.findings[:most]):
+        if number == first:
+            rest = numbered(min(most, len(made.findings)) - first, "more finding")
+            yield f'</ol><details class="others"><summary>{rest} of less weight</summary><ol class="findings">'
+        yield from _finding(number, finding)
+    yield f"</ol>{'</details>' if len(made.findings[:most]) > first else ''}</section>"
+
+
+def _finding(number: int, finding: Finding) -> Iterator[str]:
+    weight = " weighty" if finding.weighty else ""
+    yield f'<li class="finding{weight}"><h3>{escape(finding.cause.capitalize())}</h3>'
+    yield f"<p>{escape(finding.text)}</p>"
+    if finding.advice:
+        yield f'<p class="advice">{escape(finding.advice)}</p>'
+    yield f'<ul class="facts"><li>{escape(_gain(finding))}</li><li>{finding.certainty}</li>'
+    for each in finding.evidence:
+        yield f"<li>{escape(each.name)}: {_figure(each)}</li>"
+    yield "</ul>"
+    shown = escape(f"Show on the timeline: {finding.cause}")
+    yield (
+        f'<button type="button" data-finding="{number}" aria-label="{shown}" hidden>'
+        "Show on the timeline</button></li>"
+    )
+
+
+def _gain(finding: Finding) -> str:
+    if finding.gain is None:
+        return "gain not computed"
+    seconds = "" if finding.seconds is None else f" ({finding.seconds:,.3g} s)"
+    return f"gain up to {finding.gain:.0%}{seconds}"
+
+
+def _figure(each: Evidence) -> str:
+    if each.unit == "%":
+        return f"{each.value:.1%}"
+    if each.unit == "B":
+        return _bytes(each.value)
+    value = f"{each.value:,.0f}" if each.value == round(each.value) else f"{each.value:,.3g}"
+    return escape(f"{value} {each.unit}".rstrip())
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1_024:
+            return f"{count:,.4g} {unit}"
+        count /= 1_024
+    return f"{count:,.4g} TiB"
 
 
 def _table(names: tuple[str, ...], frame: pl.DataFrame) -> Iterator[str]:
-    heads = [f"<th>{escape(name)}</th>" for name in names]
-    heads += [
-        f'<th class="figure">{name}</th>' for name in ("CP", "of all time", "times", "seconds")
-    ]
-    yield f"<table><tr>{''.join(heads)}</tr>"
+    heads = [f'<th scope="col">{escape(name)}</th>' for name in names]
+    heads += [f'<th scope="col" class="figure">{name}</th>' for name in FIGURES]
+    yield f'<div class="table"><table><thead><tr>{"".join(heads)}</tr></thead><tbody>'
     for row in frame.iter_rows(named=True):
         cells = [f"<td>{escape(str(row[name] or ''))}</td>" for name in names]
         figures = (
@@ -67,4 +154,11 @@ def _table(names: tuple[str, ...], frame: pl.DataFrame) -> Iterator[str]:
         )
         cells += [f'<td class="figure">{figure}</td>' for figure in figures]
         yield f"<tr>{''.join(cells)}</tr>"
-    yield "</table>"
+    yield "</tbody></table></div>"
+
+
+def _notes(notes: list[str]) -> Iterator[str]:
+    if notes:
+        yield '<section aria-labelledby="notes-title"><h2 id="notes-title">Notes</h2><ul class="notes">'
+        yield from (f"<li>{escape(note[:1].upper() + note[1:])}.</li>" for note in notes)
+        yield "</ul></section>"
