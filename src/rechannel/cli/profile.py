@@ -100,7 +100,7 @@ def profile(  # noqa: PLR0913, PLR0917 - a command line
     top: Annotated[int, typer.Option(min=1, help="Rows per table.")] = 10,
     page: Annotated[
         str | None,
-        typer.Option("--html", metavar="FILE", help="Also write an HTML page with pictures."),
+        typer.Option("--html", metavar="FILE", help="Also write an HTML page with a timeline."),
     ] = None,
     png: Annotated[
         str | None, typer.Option(metavar="DIRECTORY", help="Also write the pictures as PNG files.")

@@ -20,6 +20,7 @@ import polars as pl
 from rechannel.profiling.model.analysis import Analysis
 from rechannel.profiling.model.finding import Evidence, Finding
 from rechannel.profiling.model.trace import NS
+from rechannel.profiling.model.words import seconds
 from rechannel.profiling.report.page_data import PAGE, PageLimits, page_data
 from rechannel.profiling.report.record import SUMMARIES, about, numbered, summaries
 from rechannel.profiling.threads import in_threads
@@ -119,13 +120,13 @@ def _finding(number: int, finding: Finding) -> Iterator[str]:
 def _gain(finding: Finding) -> str:
     if finding.gain is None:
         return "gain not computed"
-    seconds = "" if finding.seconds is None else f" ({finding.seconds:,.3g} s)"
-    return f"gain up to {finding.gain:.0%}{seconds}"
+    length = "" if finding.seconds is None else f" ({seconds(finding.seconds)})"
+    return f"gain: {100 * finding.gain:.0f} %{length}"
 
 
 def _figure(each: Evidence) -> str:
     if each.unit == "%":
-        return f"{each.value:.1%}"
+        return f"{each.value:,.3g} %"
     if each.unit == "B":
         return _bytes(each.value)
     value = f"{each.value:,.0f}" if each.value == round(each.value) else f"{each.value:,.3g}"

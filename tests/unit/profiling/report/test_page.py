@@ -30,7 +30,7 @@ SKEW = Finding(
         Evidence(name="longest task", value=31.25, unit="s"),
         Evidence(name="spilled", value=3 << 30, unit="B"),
         Evidence(name="tasks", value=200),
-        Evidence(name="share", value=0.625, unit="%"),
+        Evidence(name="share", value=62.5, unit="%"),
     ),
 )
 
@@ -63,7 +63,15 @@ def test_nothing_is_fetched(text):
 
 
 def test_findings_are_text(text):
-    for words in ("42%", "12.5 s", "certain", "31.2 s", "3 GiB", "tasks: 200", "62.5%", "skewJoin"):
+    for words in (
+        "42 % (12.5 s)",
+        "certain",
+        "31.2 s",
+        "3 GiB",
+        "tasks: 200",
+        "62.5 %",
+        "skewJoin",
+    ):
         assert words in text
 
 
