@@ -52,5 +52,5 @@ def kinds_over_time(found: Profile, begin: int, most: int, left_out: list[str]) 
 def _sums(
     column: npt.NDArray[Any], values: npt.NDArray[Any], least: int = 0
 ) -> npt.NDArray[np.float64]:
-    """Return sums of values by column, of at least so many columns."""
+    """Return sums of values by column. least: number of columns at least."""
     return np.bincount(column, values, minlength=least).astype(np.float64)
