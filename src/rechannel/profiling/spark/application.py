@@ -156,6 +156,8 @@ class Stream:
     end: int = 0
     """About when it ended; 0 if it did not."""
     failed: bool = False
+    earlier: tuple[tuple[int, int], ...] = ()
+    """Start and end of earlier runs of the same query."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

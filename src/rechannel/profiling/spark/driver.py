@@ -56,6 +56,8 @@ _SHELL = re.compile(
     r"(?i)pysparkshell|spark shell|sparkr\b|zeppelin|databricks shell|thrift|livy-session|sparksql::|jupyter"
 )
 """Matches names of applications that wait for what a user asks next."""
+_CELL = re.compile(r"<stdin>|<console>|<ipython-input|ipykernel|<cell line|<command-")
+"""Matches call sites in what a user types."""
 _LISTING = re.compile(r"(?i)listing leaf files")
 """Matches the description of a job that lists files."""
 
@@ -180,11 +182,21 @@ def _idle(app: Application, jobs: Spans) -> Spans:
         known = {each.name or each.query for each in app.streams.values() if each.start}
         if not {batch.query for batch in app.batches} <= known:
             return [(app.start, app.end)]
-    idle = [(each.start, each.end or app.end) for each in app.streams.values() if each.start]
-    if _SHELL.search(app.name):
+    idle = [
+        (start, end or app.end)
+        for each in app.streams.values()
+        for start, end in (*each.earlier, (each.start, each.end))
+        if start
+    ]
+    if _asked(app):
         busy = [*jobs, *((each.start, each.end or app.end) for each in app.executions.values())]
         idle += _pauses(busy, app.start, app.end)
     return idle
+
+
+def _asked(app: Application) -> bool:
+    """Return whether a user decides what comes next."""
+    return bool(_SHELL.search(app.name)) or any(_CELL.search(job.site) for job in app.jobs.values())
 
 
 def _pauses(busy: Iterable[Span], start: int, end: int) -> Spans:

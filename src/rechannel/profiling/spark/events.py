@@ -131,6 +131,32 @@ class ExecutorRemoved(msgspec.Struct):
     reason: str = msgspec.field(name="Removed Reason", default="")
 
 
+class BlockManager(msgspec.Struct, gc=False):
+    """Where a block is stored."""
+
+    executor: str = msgspec.field(name="Executor ID", default="")
+
+
+class BlockInfo(msgspec.Struct, gc=False):
+    """A block, and where it is kept from now on."""
+
+    name: str = msgspec.field(name="Block ID", default="")
+    manager: BlockManager = msgspec.field(name="Block Manager ID", default_factory=BlockManager)
+    level: StorageLevel = msgspec.field(name="Storage Level", default_factory=StorageLevel)
+
+
+class BlockUpdated(msgspec.Struct, gc=False):
+    """A block was stored, moved or dropped. By default, such events are not logged."""
+
+    info: BlockInfo = msgspec.field(name="Block Updated Info", default_factory=BlockInfo)
+
+
+class Unpersisted(msgspec.Struct, gc=False):
+    """A dataset is no longer to be kept in storage."""
+
+    rdd: int = msgspec.field(name="RDD ID", default=-1)
+
+
 class ExecutorExcluded(msgspec.Struct, rename={"executor": "executorId"}):
     """Spark runs no more tasks on an executor, because too many failed there."""
 
@@ -178,6 +204,8 @@ SparkEvent = (
     | ExecutorAdded
     | ExecutorRemoved
     | ExecutorExcluded
+    | BlockUpdated
+    | Unpersisted
     | ApplicationStart
     | ApplicationEnd
     | Environment
@@ -205,6 +233,8 @@ EVENT_TYPES: Mapping[str, type] = {
     "SparkListenerEnvironmentUpdate": Environment,
     "SparkListenerExecutorAdded": ExecutorAdded,
     "SparkListenerExecutorRemoved": ExecutorRemoved,
+    "SparkListenerBlockUpdated": BlockUpdated,
+    "SparkListenerUnpersistRDD": Unpersisted,
     "SparkListenerJobStart": JobStart,
     "SparkListenerJobEnd": JobEnd,
     "SparkListenerStageSubmitted": StageSubmitted,

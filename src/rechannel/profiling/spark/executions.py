@@ -70,7 +70,8 @@ class Executions:
 
     def _planned(self, known: Execution, plan: PlanNode) -> Execution:
         """Return an execution with its plan, and drop other plans if there is no room."""
-        size = sum(1 + len(node.metrics) for node in nodes_of(plan))
+        nodes = list(nodes_of(plan))
+        size = sum(1 + len(node.metrics) for node in nodes)
         self._held += size - self._sizes.pop(known.number, 0)
         self._sizes[known.number] = size
         while self._held > ROOM and len(self._sizes) > 1:
@@ -83,15 +84,17 @@ class Executions:
             if number in self._sizes:
                 self._held -= self._sizes.pop(number)
                 self.known[number] = replace(self.known[number], plan=None)
-        writes = known.writes or any(_WRITES.search(node.name) for node in nodes_of(plan))
+        writes = known.writes or any(_WRITES.search(node.name) for node in nodes)
         return replace(known, plan=_cut(plan), writes=writes)
 
 
 def nodes_of(plan: PlanNode) -> Iterator[PlanNode]:
-    """Iterate over a node and everything below it."""
-    yield plan
-    for child in plan.children:
-        yield from nodes_of(child)
+    """Iterate over a node and everything below it, parents first."""
+    left = [plan]
+    while left:
+        node = left.pop()
+        yield node
+        left.extend(reversed(node.children))
 
 
 def _cut(node: PlanNode) -> PlanNode:

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field, replace
 from sys import intern
 
 from rechannel.errors import TraceError
-from rechannel.profiling.spark.application import Batch, Executor, Job, Stage, Stored, Stream
+from rechannel.profiling.spark.application import Batch, Executor, Job, Stage, Stream
+from rechannel.profiling.spark.cached_blocks import CachedBlocks
 from rechannel.profiling.spark.events import (
+    BlockUpdated,
     Environment,
     ExecutorAdded,
     ExecutorExcluded,
@@ -20,6 +22,7 @@ from rechannel.profiling.spark.events import (
     StageCompleted,
     StageInfo,
     StageSubmitted,
+    Unpersisted,
 )
 from rechannel.profiling.spark.executions import Executions
 from rechannel.profiling.spark.plans import NOWHERE, Plans, stage_name
@@ -56,11 +59,14 @@ class Facts:
     """The latest time of an event of those that are collected here."""
     _names: dict[str, str] = field(default_factory=dict)
     _plans: Plans = field(default_factory=Plans)
+    _cached: CachedBlocks = field(default_factory=CachedBlocks)
 
     def see(self, event: object) -> None:
         """Take up an event. Raises TraceError if it contradicts itself."""
         match event:
-            case StageSubmitted() | StageCompleted():
+            case StageSubmitted():
+                self._stage(event.info, begins=True)
+            case StageCompleted():
                 self._stage(event.info)
             case JobStart():
                 self._job(event)
@@ -77,6 +83,10 @@ class Facts:
                 self._executor(event)
             case QueryProgress() | QueryStarted() | QueryTerminated():
                 self._stream(event)
+            case BlockUpdated():
+                self._cached.updated(event.info)
+            case Unpersisted():
+                self._cached.unpersisted(event.rdd)
             case Environment():
                 self.settings.update(without_secrets(event.settings))
 
@@ -97,6 +107,7 @@ class Facts:
                 info = event.info
                 known = Executor(name=name, host=info.host, cores=info.cores, added=event.time)
             case ExecutorRemoved():
+                self._cached.removed(name)
                 reason = event.reason.strip().partition("\n")[0]
                 lost = not _WILLED.search(reason)
                 known = replace(known, removed=event.time, reason=reason, lost=lost)
@@ -128,7 +139,9 @@ class Facts:
             if info.number not in self.stages:
                 self._stage(info, execution)
 
-    def _stage(self, info: StageInfo, execution: int | None = None) -> None:
+    def _stage(
+        self, info: StageInfo, execution: int | None = None, *, begins: bool = False
+    ) -> None:
         known = self.stages.get(info.number)
         found = self._plans.nodes(info)
         begun = self.attempts.get((info.number, info.attempt))
@@ -146,7 +159,7 @@ class Facts:
             nodes=found.nodes,
             details=found.details,
             functions=found.functions,
-            stored=_stored(info) if begun is None else begun.stored,
+            stored=self._cached.stored(info.rdds) if begun is None or begins else begun.stored,
         )
         self.stages[info.number] = self.attempts[info.number, info.attempt] = stage
 
@@ -159,8 +172,12 @@ class Facts:
                     self.batches.append(found)
             case QueryStarted():
                 start = moment(event.timestamp) if event.timestamp else self.latest
+                before = self.streams.get(event.query)
                 self.streams[event.query] = Stream(
-                    query=event.query, name=event.name or "", start=start
+                    query=event.query,
+                    name=event.name or "",
+                    start=start,
+                    earlier=() if before is None else (*before.earlier, (before.start, before.end)),
                 )
             case QueryTerminated():
                 known = self.streams.get(event.query, Stream(query=event.query))
@@ -194,14 +211,6 @@ def whole_stages(attempts: Mapping[tuple[int, int], Stage]) -> dict[tuple[int, i
         )
         for key, stage in attempts.items()
     }
-
-
-def _stored(info: StageInfo) -> tuple[Stored, ...]:
-    return tuple(
-        Stored(rdd=rdd.number, name=intern(rdd.name), partitions=rdd.partitions)
-        for rdd in info.rdds
-        if rdd.level.disk or rdd.level.memory
-    )
 
 
 def _number(text: str | None) -> int | None:

@@ -180,6 +180,11 @@ def test_a_stream_is_idle_between_batches():
         ("idle", 300, 400),
         ("driver program", 400, END),
     ]
+    earlier = ((START + 20, START + 50),)
+    again = Stream(query="q", name="words", start=START + 100, earlier=earlier)
+    found = timeline(batches=[batch], streams={"q": again})
+    assert found[:3] == [("driver program", 0, 20), ("idle", 20, 50), ("driver program", 50, 100)]
+    assert found[-1] == ("idle", 300, END)
     # Of logs that do not say when it began.
     assert [kind for kind, *_ in timeline(batches=[batch])] == ["idle", "batch planning", "idle"]
 
@@ -192,6 +197,8 @@ def test_a_shell_is_idle_if_it_does_nothing_for_long():
     ]
     assert found[-1] == ("idle", 6_000, END)
     assert "idle" not in [kind for kind, *_ in timeline(jobs=jobs)]
+    jobs[0] = job(0, 100, 200, site="collect at /tmp/ipykernel_7/12.py:3")
+    assert timeline(jobs=jobs) == found
 
 
 def drive(*lines):

@@ -358,3 +358,47 @@ def test_numbers_beyond_62_bits_are_bad_lines_or_not_known():
     log = SparkLog().read([*small(), figures, task])
     assert log.bad_lines == 1
     assert len(log.finish()) == 4
+
+
+def block(partition, executor="1", *, kept=True, rdd=1, name=""):
+    level = {"Use Disk": False, "Use Memory": kept}
+    body = {
+        "Block Manager ID": {"Executor ID": executor, "Host": "h", "Port": 1},
+        "Block ID": name or f"rdd_{rdd}_{partition}",
+        "Storage Level": level,
+    }
+    return line("BlockUpdated", **{"Block Updated Info": body})
+
+
+def cached_after(*events):
+    """How many partitions of a dataset are in storage when a stage that reads it begins."""
+    stage = stage_info(1, parents=[0])
+    stage["RDD Info"][0] |= {"Storage Level": {"Use Memory": True}, "Name": "table t"}
+    begun = line("StageSubmitted", **{"Stage Info": stage})
+    over = line("StageCompleted", **{"Stage Info": stage})
+    (stored,) = facts(*events, begun, block(9), over).stages[1, 0].stored
+    return stored.cached
+
+
+def test_what_is_in_storage_when_a_stage_begins(monkeypatch):
+    assert cached_after() is None
+    assert cached_after(block(0, name="broadcast_1_piece0")) == 0
+    assert cached_after(block(0), block(1), block(1), block(7, rdd=2)) == 2
+    assert cached_after(block(0), block(1), block(1, kept=False)) == 1
+    # It moved to another executor before the first one dropped it.
+    assert cached_after(block(0), block(0, "2"), block(0, kept=False)) == 1
+    gone = {"Timestamp": START + 1, "Executor ID": "1", "Removed Reason": "lost"}
+    assert cached_after(block(0), block(1, "2"), line("ExecutorRemoved", **gone)) == 1
+    assert cached_after(block(0), line("UnpersistRDD", **{"RDD ID": 1})) == 0
+    monkeypatch.setattr("rechannel.profiling.spark.cached_blocks.MOST", 2)
+    assert cached_after(*(block(n) for n in range(4))) is None
+
+
+def test_a_stream_that_is_started_again():
+    def began(second):
+        return streaming("Started", id="q", timestamp=f"2023-11-14T22:13:{second}.000Z")
+
+    ended = streaming("Terminated", id="q", exception="bad")
+    (stream,) = facts(began(21), ended, began(40)).streams.values()
+    assert (stream.start, stream.end, stream.failed) == (START + 20_000, 0, False)
+    assert [start for start, _ in stream.earlier] == [START + 1_000]

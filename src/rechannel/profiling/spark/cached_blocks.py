@@ -1,0 +1,63 @@
+"""Which partitions of datasets are in storage, if the log has updates of blocks."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from rechannel.profiling.spark.application import Stored
+from rechannel.profiling.spark.events import BlockInfo, Rdd
+
+MOST = 1 << 20
+"""Partitions that are remembered; if there are more, nothing is known of any."""
+_BLOCK = re.compile(r"rdd_([0-9]{1,9})_([0-9]{1,9})")
+
+
+@dataclass(slots=True)
+class CachedBlocks:
+    """What is in storage so far."""
+
+    known: bool = False
+    """Whether the log has updates of blocks."""
+    _where: dict[int, dict[int, str]] = field(default_factory=dict)
+    """By dataset and partition, the executor that stored it last."""
+    _count: int = 0
+
+    def updated(self, info: BlockInfo) -> None:
+        """Take up an update."""
+        self.known = self._count <= MOST
+        found = _BLOCK.fullmatch(info.name)
+        if found is None or not self.known:
+            return
+        rdd, partition = int(found[1]), int(found[2])
+        where = self._where.setdefault(rdd, {})
+        before = len(where)
+        if info.level.disk or info.level.memory:
+            where[partition] = info.manager.executor
+        elif where.get(partition) == info.manager.executor:
+            del where[partition]
+        self._count += len(where) - before
+
+    def unpersisted(self, rdd: int) -> None:
+        """Forget a dataset."""
+        self._count -= len(self._where.pop(rdd, ()))
+
+    def removed(self, executor: str) -> None:
+        """Forget what an executor stored."""
+        for rdd, where in self._where.items():
+            kept = {partition: name for partition, name in where.items() if name != executor}
+            self._count -= len(where) - len(kept)
+            self._where[rdd] = kept
+
+    def stored(self, rdds: list[Rdd]) -> tuple[Stored, ...]:
+        """Return those of some datasets that are to be kept in storage."""
+        return tuple(
+            Stored(
+                rdd=rdd.number,
+                name=rdd.name,
+                partitions=rdd.partitions,
+                cached=len(self._where.get(rdd.number, ())) if self.known else None,
+            )
+            for rdd in rdds
+            if rdd.level.disk or rdd.level.memory
+        )
