@@ -21,7 +21,6 @@ from rechannel.profiling.model.analysis import (
 )
 from rechannel.profiling.model.batches import StreamBatch
 from rechannel.profiling.model.landmarks import Landmarks, Mark, MarkKind
-from rechannel.profiling.model.phases import Phase
 from rechannel.profiling.model.pieces import Pieces, TraceSource, windows_of
 from rechannel.profiling.model.summaries import MapPieces, Profile, profiled
 from rechannel.profiling.model.trace import MS, Trace
@@ -134,16 +133,11 @@ def _open_spark(place: Path, *, strict: bool) -> OpenedTrace:
             f"{tasks} started on executors whose cores were all busy: each was given an extra core"
         )
     title = f"{log.name or place.name}, Spark {log.version or 'unknown'}"
-    phases = [
-        Phase(job.description or f"job {job.number}", job.start, job.end or log.end)
-        for job in log.jobs.values()
-    ]
     return OpenedTrace(
         title=title,
         source=made,
         notes=notes,
         batches=log.batches,
-        phases=phases,
         task=_median_task(made),
         landmarks=spark_landmarks(log.facts()),
     )

@@ -14,11 +14,11 @@ from rechannel.profiling.model.finding import Finding
 from rechannel.profiling.model.findings import findings, merged, suspects
 from rechannel.profiling.model.gains import Change, gains
 from rechannel.profiling.model.landmarks import Landmarks
-from rechannel.profiling.model.phases import Fit, Phase, fit, fit_batches
+from rechannel.profiling.model.phases import Fit, fit, fit_batches, phases_of
 from rechannel.profiling.model.pieces import Pieces, TraceSource, windows_of
 from rechannel.profiling.model.placement import Placement, TaskSeat, placements
 from rechannel.profiling.model.summaries import CellStore, MapPieces, Profile, profiled
-from rechannel.profiling.model.trace import NS
+from rechannel.profiling.model.trace import MS, NS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -101,8 +101,6 @@ class OpenedTrace:
     """Where workers ran, by worker, if they are tasks of a Rechannel job."""
     batches: Sequence[StreamBatch] = ()
     """Batches of streams; timesteps of a Rechannel job."""
-    phases: Sequence[Phase] = ()
-    """What else the application does as a whole: jobs and executions of queries."""
     task: int = 0
     """Length of the median task, ns; 0 if unknown."""
     diagnosis: Callable[[], Sequence[Finding]] | None = None
@@ -170,11 +168,12 @@ def _fitted(trace: OpenedTrace, options: ProfileOptions, span: tuple[int, int]) 
         chosen = choose_batches(trace.batches, options.query, trace.title)
         return fit_batches(trace.source, span, chosen)
     streams = {batch.query for batch in trace.batches}
+    phases = phases_of(trace.landmarks.marks, trace.source.span[1])
     if options.query is not None or len(streams) == 1:
         chosen = choose_batches(trace.batches, options.query, trace.title)
-        return fit(trace.source, span, trace.phases, chosen, trace.task)
-    others = [Phase(f"{b.query}, batch {b.number}", b.start, b.end) for b in trace.batches]
-    return fit(trace.source, span, [*trace.phases, *others], task=trace.task)
+        return fit(trace.source, span, phases, chosen, trace.task)
+    phases += [(batch.start * MS, batch.end * MS) for batch in trace.batches]
+    return fit(trace.source, span, phases, task=trace.task)
 
 
 def analyse_pieces(

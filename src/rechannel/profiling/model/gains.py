@@ -101,7 +101,9 @@ def _gained(changes: Sequence[Change], piece: Piece) -> Times:
         lead = Lead.of(graph)
         now = longest(graph, graph.weight, lead)
         for i, change in enumerate(changes):
-            found[i] += now - longest(graph, change.weight(graph), lead)
+            changed = change.weight(graph)
+            if (changed < graph.weight).any():
+                found[i] += now - longest(graph, changed, lead)
     return found
 
 

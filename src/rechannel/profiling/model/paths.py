@@ -79,10 +79,11 @@ class Lead:
         edges = np.flatnonzero(kept)
         edges = edges[np.argsort(graph.source[edges], kind="stable")]
         by_time = np.argsort(graph.time, kind="stable")
+        leaving = np.bincount(graph.source[edges], minlength=len(graph.time))
         return cls(
             order=np.lexsort((level, graph.time)) if level.any() else by_time,
             edges=edges,
-            first=np.searchsorted(graph.source[edges], np.arange(len(graph.time) + 1)),
+            first=np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(leaving)]),
             target=graph.target[edges],
             left_out=left_out,
         )

@@ -4,8 +4,8 @@ A *phase* is a job, an execution of a query, a batch of a stream or a timestep. 
 phase hangs together: its first task waits for the driver, its end for the last task. So the gain
 of a change is exact for whole phases (`gains`), and windows are chosen by these rules:
 
-- Batches are windows if they fill at least half of the time of all phases: the application is a
-  stream, and the time between batches is in no window.
+- Batches are windows if they fill `STREAM` of the time of all phases: the application is a stream,
+  and the time between batches is in no window.
 - Otherwise phases that overlap are joined, and the time between them is a window, too: the
   driver's. A window of less than a second is joined with the next one, the last with the one
   before. So all of the run is in some window.
@@ -30,10 +30,13 @@ from math import ceil
 import numpy as np
 
 from rechannel.profiling.model.batches import StreamBatch, batch_windows
+from rechannel.profiling.model.landmarks import Mark, MarkKind
 from rechannel.profiling.model.pieces import PIECE_ROWS, TraceSource
 from rechannel.profiling.model.trace import MS, NS
 from rechannel.profiling.model.windows import WindowSpans
 
+STREAM = 0.9
+"""The share of the time of all phases that batches of a stream fill."""
 DEEP = 64
 """How many times as long as the median task a window is that is cut no further."""
 LONG = 10 * NS
@@ -48,17 +51,6 @@ _FINE = 16
 """Places per part at which a window may be cut."""
 
 
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """A job, an execution of a query: something that an application does as a whole."""
-
-    name: str
-    start: int
-    """Unix milliseconds."""
-    end: int
-    """Unix milliseconds."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
     """Windows of a run."""
@@ -71,16 +63,29 @@ class Fit:
     """Of every one of `windows`: the batch that it is or is a part of, if it is one."""
 
 
+def phases_of(marks: Sequence[Mark], end: int) -> list[tuple[int, int]]:
+    """Return when jobs and executions of queries ran, ns. end: of the run, ns.
+
+    An execution that lasts until then may have been given up: it is left out, and its jobs are not.
+    """
+    return [
+        (mark.start, mark.end)
+        for mark in marks
+        if mark.what is MarkKind.JOB or (mark.what is MarkKind.EXECUTION and mark.end < end)
+    ]
+
+
 def fit(
     source: TraceSource,
     span: tuple[int, int],
-    phases: Sequence[Phase] = (),
+    phases: Sequence[tuple[int, int]] = (),
     batches: Sequence[StreamBatch] = (),
     task: int = 0,
 ) -> Fit:
     """Return windows within a span, ns.
 
-    batches: those of one stream, ordered, or none. task: length of the median task, ns; 0 if unknown.
+    phases: starts and ends, ns. batches: those of one stream, ordered, or none. task: length of the median task, ns;
+    0 if unknown.
     """
     if span[1] <= span[0]:
         return Fit(wholes=[], windows=[], numbers=[])
@@ -122,16 +127,15 @@ def joined(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _wholes(
-    span: tuple[int, int], phases: Sequence[Phase], batches: Sequence[StreamBatch]
+    span: tuple[int, int], phases: Sequence[tuple[int, int]], batches: Sequence[StreamBatch]
 ) -> tuple[WindowSpans, list[int | None]]:
     """Return the windows before any cut, and the batches that they are."""
     first, last = span
     kept, batched = batch_windows(batches, first, last)
-    named = [(each.start, each.end) for each in phases]
-    named += [(each.start, each.end) for each in batches]
-    known = joined([(max(first, start * MS), min(last, end * MS)) for start, end in named])
-    streams = sum(b - a for a, b in batched)
-    if 0 < len(kept) <= MOST and 2 * streams >= sum(b - a for a, b in known):
+    named = [*phases, *((each.start * MS, each.end * MS) for each in batches)]
+    known = joined([(max(first, start), min(last, end)) for start, end in named])
+    whole, streams = (sum(b - a for a, b in spans) for spans in (known, batched))
+    if 0 < len(kept) <= MOST and streams >= STREAM * whole:
         return batched, [batch.number for batch in kept]
     edges = {first, last, *(edge for each in known for edge in each)}
     windows = _joined_short(sorted(edges), SHORT)

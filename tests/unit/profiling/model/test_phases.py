@@ -3,7 +3,8 @@
 import numpy as np
 
 from rechannel.profiling.model.batches import StreamBatch
-from rechannel.profiling.model.phases import MOST, Phase, fit, fit_batches, joined
+from rechannel.profiling.model.landmarks import Mark, MarkKind
+from rechannel.profiling.model.phases import MOST, fit, fit_batches, joined, phases_of
 from rechannel.profiling.model.pieces import PIECE_ROWS
 from rechannel.profiling.model.trace import MS, NS, Names
 
@@ -27,7 +28,7 @@ def seconds(windows):
 
 
 def phases(*spans):
-    return [Phase(f"job {i}", start * 1000, end * 1000) for i, (start, end) in enumerate(spans)]
+    return [(round(start * NS), round(end * NS)) for start, end in spans]
 
 
 def test_jobs_that_overlap_are_one_window_and_the_time_between_is_the_drivers():
@@ -39,7 +40,7 @@ def test_jobs_that_overlap_are_one_window_and_the_time_between_is_the_drivers():
 
 
 def test_what_is_shorter_than_a_second_is_joined():
-    short = [Phase("", 0, 400), Phase("", 500, 900), Phase("", 1200, 5000), Phase("", 5100, 8000)]
+    short = phases((0, 0.4), (0.5, 0.9), (1.2, 5), (5.1, 8))
     found = fit(Evenly(), (0, 8 * NS + NS // 2), short)
     assert seconds(found.windows) == [(0, 1.2), (1.2, 5), (5, 8.5)]
     assert seconds(fit(Evenly(), (0, NS // 4), short).windows) == [(0, 0.25)]
@@ -103,7 +104,7 @@ def test_no_window_for_gains_has_many_more_rows_than_a_piece():
 
 def test_the_number_of_windows_is_bounded():
     month = 30 * 86_400
-    many = [Phase("", at * 1000, at * 1000 + 90_000) for at in range(0, month, 200)]
+    many = phases(*((at, at + 90) for at in range(0, month, 200)))
     assert len(many) > 2 * MOST
     assert MOST / 2 < len(fit(Evenly(), (0, month * NS), many).windows) <= MOST
     idle = fit(Evenly(), (0, month * NS), phases((0, 9), (month - 9, month)))
@@ -112,3 +113,17 @@ def test_the_number_of_windows_is_bounded():
     found = fit(Evenly(), (0, 20 * MOST * MS), (), ticks)
     assert len(found.windows) < 200
     assert set(found.numbers) == {None}
+
+
+def test_jobs_and_executions_are_phases():
+    def mark(what, start, end):
+        return Mark(what=what, number=0, start=start, end=end)
+
+    marks = [
+        mark(MarkKind.JOB, 3, 20),
+        mark(MarkKind.STAGE, 4, 6),
+        mark(MarkKind.EXECUTION, 1, 19),
+        mark(MarkKind.EXECUTION, 0, 20),
+    ]
+    # The last execution never ended, for all that the log says.
+    assert phases_of(marks, 20) == [(3, 20), (1, 19)]
