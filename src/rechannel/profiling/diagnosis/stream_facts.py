@@ -26,7 +26,7 @@ class Excess:
 
     ms: float
     times: float
-    """How many times as many bytes as the median the largest task read."""
+    """How many times as many rows as the median the largest task read."""
     stage: Stage
 
 
@@ -46,7 +46,7 @@ class StreamFacts:
     sink: Floats
     """Of the driver after the last job, without writing the offsets: that is the sink."""
     excess: Sequence[Excess | None]
-    """The most skewed stage of every batch."""
+    """The most skewed stage of every batch, with that of the first one."""
 
     @property
     def back_to_back(self) -> float:
@@ -92,7 +92,7 @@ def stream_facts(time: DriverTime) -> list[StreamFacts]:
                         for key, batch in zip(keys, mine, strict=True)
                     ]
                 ),
-                excess=[excess.get(key) for key in keys],
+                excess=[excess.get((query, batch.number)) for batch in of[query]],
             )
         )
     return found
@@ -152,7 +152,7 @@ def _skewed(rows: Rows, cores: int) -> tuple[float, float]:
     if len(good) < 2:
         return 0.0, 0.0
     lasted = (leaving(good) - good["launch"]) / MS
-    size = good["read_bytes"].astype(np.float64)
+    size = (good["read_rows"] + good["in_rows"]).astype(np.float64)
     if not size.any():
         return 0.0, 0.0
     place = int(np.argmax(lasted))

@@ -134,16 +134,16 @@ def skew(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
     saved = sum(each.ms for each in known)
     if not known or saved < SKEWED * float(facts.lasted.sum()):
         return
-    if 2 * len(known) < len(facts.batches):
+    if 2 * len(known) < len(facts.excess):
         return
     times = float(np.median([each.times for each in known]))
     worst = max(known, key=lambda each: each.ms)
     yield time.finding(
         "stream-skew",
         saved,
-        f"In {len(known)} of {len(facts.batches)} batches of {_named(facts)} the others wait for one"
-        f" task, which reads {times:.1f} times as much as the median ({worst.stage.name}). Tasks of"
-        f" equal size would make the run {seconds(saved)} ({percent(saved / time.length)}) shorter.",
+        f"In {len(known)} of {len(facts.excess)} batches of {_named(facts)} the others wait for one"
+        f" task, which reads {times:.1f} times as many rows as the median ({worst.stage.name}). Tasks"
+        f" of equal size would make the run {seconds(saved)} ({percent(saved / time.length)}) shorter.",
         "A key is hot: aggregate in two steps with a salted key, filter the key out, or treat it"
         " apart. `spark.sql.adaptive.skewJoin.enabled` does not apply to stateful streams.",
         place=Place(

@@ -26,7 +26,7 @@ START = 1_700_000_000_000
 def task(
     stage: int, index: int, launch: int, finish: int, executor: str = "1", **more: Any
 ) -> dict[str, Any]:
-    """A task as `application` takes it. more: failed (a name), attempt, killed; bytes: read, written, input, result."""
+    """A task as `application` takes it. more: failed (a name), attempt, killed; rows; bytes: read, written, input, result."""
     return {
         "stage": stage,
         "index": index,
@@ -56,7 +56,9 @@ def rows(tasks: Sequence[Mapping[str, Any]], lost: Sequence[int] = ()) -> TaskRo
                     cpu=told.get("cpu", 0) * 1_000_000,
                     result=told.get("result", 0),
                     read=ShuffleRead(
-                        local_bytes=told.get("read", 0), fetch_wait=told.get("wait", 0)
+                        rows=told.get("rows", 0),
+                        local_bytes=told.get("read", 0),
+                        fetch_wait=told.get("wait", 0),
                     ),
                     write=ShuffleWrite(
                         size=told.get("written", 0), time=told.get("writing", 0) * 1_000_000

@@ -36,7 +36,7 @@ def stream(*, work=3_500, before=300, after=200, every=0, tasks=None, batches=BA
         some = (
             tasks(number)
             if tasks
-            else [task(number, i, 0, work, "driver", read=100) for i in range(4)]
+            else [task(number, i, 0, work, "driver", rows=100) for i in range(4)]
         )
         ran += [
             {**each, "launch": each["launch"] + begin, "finish": each["finish"] + begin}
@@ -83,7 +83,7 @@ def test_a_source_that_lists_for_long():
 def hot(number):
     """One task of four has most of the rows."""
     return [
-        task(number, i, 0, 3_500 if i == 2 else 500, "driver", read=7_000 if i == 2 else 1_000)
+        task(number, i, 0, 3_500 if i == 2 else 500, "driver", rows=7_000 if i == 2 else 1_000)
         for i in range(4)
     ]
 
@@ -91,14 +91,16 @@ def hot(number):
 def test_a_hot_key():
     finding = found(on_driver, stream(tasks=hot))
     assert list(finding) == ["stream-skew"]
-    assert finding["stream-skew"].seconds == pytest.approx(7 * 2.25)
-    assert "one task, which reads 7.0 times as much as the median" in finding["stream-skew"].text
+    assert finding["stream-skew"].seconds == pytest.approx(8 * 2.25)
+    assert (
+        "one task, which reads 7.0 times as many rows as the median" in finding["stream-skew"].text
+    )
 
 
 def test_a_slow_task_with_as_many_rows_as_the_others_is_no_skew():
     slow = found(
         on_driver,
-        stream(tasks=lambda n: [{**each, "read": 1_000} for each in hot(n)]),
+        stream(tasks=lambda n: [{**each, "rows": 1_000} for each in hot(n)]),
     )
     assert slow == {}
 
@@ -113,7 +115,7 @@ def test_commits_of_state_that_take_long():
 
 def growing(number):
     """State that makes batches longer."""
-    return [task(number, i, 0, 1_000 + 500 * number, "driver", read=100) for i in range(4)]
+    return [task(number, i, 0, 1_000 + 500 * number, "driver", rows=100) for i in range(4)]
 
 
 def test_state_that_only_grows():
