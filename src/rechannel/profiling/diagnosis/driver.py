@@ -20,7 +20,7 @@ from rechannel.profiling.diagnosis.streams import on_streams
 from rechannel.profiling.diagnosis.words import counted, job_of, percent, seconds
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
 from rechannel.profiling.spark.application import Application
-from rechannel.profiling.spark.driver import IDLE, PROGRAM
+from rechannel.profiling.spark.driver import IDLE, PROGRAM, attended
 
 USUAL_FIRST = 30_000
 """ms before the first job that are usual: imports, the catalog, classes that are loaded."""
@@ -51,7 +51,9 @@ class Gap:
 
 
 def program(time: DriverTime) -> Iterator[Finding]:
-    """Find code of the program that runs between jobs."""
+    """Find code of the program that runs between jobs; in a session that is its user."""
+    if attended(time.app):
+        return
     gaps = [gap for gap in _gaps(time) if gap.excess > 0]
     total = sum(gap.excess for gap in gaps)
     if not time.worth(total):

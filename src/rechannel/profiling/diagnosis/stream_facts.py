@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ from rechannel.profiling.spark.rows import leaving
 from rechannel.profiling.spark.stage_tasks import stages_of
 from rechannel.profiling.storage.blocks import Rows
 
+Key = tuple[str, int]
+"""Name of a stream, and number of a batch."""
 HOT = 2.0
 """How many times as long, and as large, as the median the longest task of a skewed stage is."""
 
@@ -32,9 +35,7 @@ class Excess:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StreamFacts:
-    """The batches of a stream that had rows, without the first, in which code is compiled. Figures
-    are ms, shape (batches,).
-    """
+    """The batches of a stream that had rows. Figures are ms, shape (batches,)."""
 
     query: str
     batches: Sequence[Batch]
@@ -46,12 +47,26 @@ class StreamFacts:
     sink: Floats
     """Of the driver after the last job, without writing the offsets: that is the sink."""
     excess: Sequence[Excess | None]
-    """The most skewed stage of every batch, with that of the first one."""
+    """The most skewed stage of every batch."""
 
     @property
     def back_to_back(self) -> float:
         """Share of the stream's time in which a batch runs."""
         return float(self.lasted.sum()) / max(1, self.batches[-1].end - self.batches[0].start)
+
+    def settled(self) -> StreamFacts:
+        """Return the same without the first batch, in which code is compiled, if there are three."""
+        if len(self.batches) < 3:
+            return self
+        return StreamFacts(
+            query=self.query,
+            batches=self.batches[1:],
+            lasted=self.lasted[1:],
+            on_core=self.on_core[1:],
+            core=self.core[1:],
+            sink=self.sink[1:],
+            excess=self.excess[1:],
+        )
 
     def phase(self, *names: str) -> Floats:
         """Return the ms of phases, by batch."""
@@ -65,15 +80,16 @@ def stream_facts(time: DriverTime) -> list[StreamFacts]:
     """Return the facts of every stream with at least two batches that had rows."""
     app = time.app
     of: dict[str, list[Batch]] = {}
+    counted = any(batch.rows for batch in app.batches)
     for batch in sorted(app.batches, key=lambda each: each.start):
-        if batch.rows > 0 and batch.end > batch.start:
+        if (batch.rows > 0 or not counted) and batch.end > batch.start:
             of.setdefault(batch.query, []).append(batch)
-    kept = {query: mine[1:] if len(mine) > 2 else mine for query, mine in of.items()}
-    kept = {query: mine for query, mine in kept.items() if len(mine) >= 2}
+    kept = {query: mine for query, mine in of.items() if len(mine) >= 2}
     if not kept:
         return []
-    core, excess = _by_batch(app)
-    sink = _sinks(time)
+    batch_of = _batch_of_jobs(app)
+    core, excess = _by_batch(app, batch_of)
+    sink = _sinks(time, batch_of)
     found = []
     for query, mine in kept.items():
         starts = np.array([batch.start for batch in mine], dtype=np.float64)
@@ -92,46 +108,53 @@ def stream_facts(time: DriverTime) -> list[StreamFacts]:
                         for key, batch in zip(keys, mine, strict=True)
                     ]
                 ),
-                excess=[excess.get((query, batch.number)) for batch in of[query]],
+                excess=[excess.get(key) for key in keys],
             )
         )
     return found
 
 
-def _sinks(time: DriverTime) -> Mapping[tuple[str, int], float]:
+def _batch_of_jobs(app: Application) -> dict[int, Key]:
+    """Return the batches that jobs belong to: as their properties say, or else by their time."""
+    found = {}
+    batches = sorted(app.batches, key=lambda each: each.start)
+    starts = [batch.start for batch in batches]
+    for job in app.jobs.values():
+        if job.batch is not None:
+            stream = app.streams.get(job.query)
+            name = job.query if stream is None else stream.name or job.query
+            found[job.number] = name, job.batch
+        elif (place := bisect_right(starts, job.start) - 1) >= 0:
+            batch = batches[place]
+            if job.end <= batch.end:
+                found[job.number] = batch.query, batch.number
+    return found
+
+
+def _sinks(time: DriverTime, batch_of: Mapping[int, Key]) -> Mapping[Key, float]:
     """Return the ms of the driver after the last job of every batch, and of the program between the
     jobs of one (a function of `foreachBatch`).
     """
-    jobs, found = time.app.jobs, dict[tuple[str, int], float]()
+    found: dict[Key, float] = {}
     for span, ms in time.of_kind(COMMIT, COLLECTING, BATCH, PROGRAM):
-        ended, coming = jobs.get(_number(span.job)), jobs.get(_number(span.next_job))
-        if span.batch is None or ended is None or ended.batch != span.batch[1]:
+        if span.batch is None or span.job is None or batch_of.get(span.job) != span.batch:
             continue
-        last = coming is None or coming.batch != span.batch[1] or coming.query != ended.query
+        last = span.next_job is None or batch_of.get(span.next_job) != span.batch
         if last or span.kind == PROGRAM:
             found[span.batch] = found.get(span.batch, 0.0) + ms
     return found
 
 
-def _number(job: int | None) -> int:
-    return -1 if job is None else job
-
-
 def _by_batch(
-    app: Application,
-) -> tuple[dict[tuple[str, int], float], dict[tuple[str, int], Excess]]:
+    app: Application, batch_of: Mapping[int, Key]
+) -> tuple[dict[Key, float], dict[Key, Excess]]:
     """Return the core ms of the tasks of batches, and their most skewed stages."""
-    batch_of: dict[int, tuple[str, int]] = {}
-    for job in app.jobs.values():
-        if job.batch is not None:
-            stream = app.streams.get(job.query)
-            name = job.query if stream is None else stream.name or job.query
-            batch_of.update(dict.fromkeys(job.stages, (name, job.batch)))
-    core: dict[tuple[str, int], float] = {}
-    excess: dict[tuple[str, int], Excess] = {}
+    of_stage = {stage: key for job, key in batch_of.items() for stage in app.jobs[job].stages}
+    core: dict[Key, float] = {}
+    excess: dict[Key, Excess] = {}
     cores = max(1, sum(each.cores for each in app.executors.values() if not each.removed))
     for (number, attempt), rows in stages_of(app):
-        key = batch_of.get(number)
+        key = of_stage.get(number)
         if key is None:
             continue
         lasted = (leaving(rows) - rows["launch"]) / MS
@@ -153,6 +176,8 @@ def _skewed(rows: Rows, cores: int) -> tuple[float, float]:
         return 0.0, 0.0
     lasted = (leaving(good) - good["launch"]) / MS
     size = (good["read_rows"] + good["in_rows"]).astype(np.float64)
+    if not size.any():
+        size = good["read_bytes"].astype(np.float64)
     if not size.any():
         return 0.0, 0.0
     place = int(np.argmax(lasted))

@@ -8,12 +8,12 @@ import numpy as np
 
 from rechannel.profiling.diagnosis.driver_time import DriverTime
 from rechannel.profiling.diagnosis.stream_facts import StreamFacts
-from rechannel.profiling.diagnosis.words import counted, percent, seconds, size
+from rechannel.profiling.diagnosis.words import counted, percent, seconds, size, stream_name
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
 from rechannel.profiling.spark.application import Batch
 from rechannel.profiling.spark.busy import Floats
 
-SLOW = 0.35
+SLOW = 0.25
 """Share of the tasks' time that commits of state take if the state store is slow."""
 LEAST_BATCHES = 5
 """Batches from which the growth of state is judged."""
@@ -44,7 +44,7 @@ def slow_state(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
     yield time.finding(
         "slow-state-store",
         saved,
-        f"The state store of the stream {facts.query} is slow: tasks spend"
+        f"The state store of {stream_name(facts.query)} is slow: tasks spend"
         f" {seconds(float(commit.mean()))} per batch on committing state, which is"
         f" {percent(share)} of the time of batches. The state has {counted(last.state_rows, 'row')}"
         f" and takes {size(last.state_bytes)}. If commits cost nothing, the run would be"
@@ -85,7 +85,7 @@ def grows_for_ever(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
         return
     saved = _grown_ms(batches, rows, facts.lasted)
     first, last = batches[0], batches[-1]
-    water = "there is no watermark" if not last.watermark else "the watermark removes nothing"
+    water = "no watermark removes rows" if not last.watermark else "the watermark removes nothing"
     cost = (
         f" Batches get slower with it: a state that stays as it was at first would make the run"
         f" {seconds(saved)} ({percent(saved / time.length)}) shorter."
@@ -95,7 +95,7 @@ def grows_for_ever(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
     finding = time.finding(
         "watermark",
         saved,
-        f"The state of the stream {facts.query} only grows, from {first.state_rows:,} to"
+        f"The state of {stream_name(facts.query)} only grows, from {first.state_rows:,} to"
         f" {counted(last.state_rows, 'row')} ({size(last.state_bytes)}) in"
         f" {len(batches)} batches, as far as this log goes, because {water}.{cost}",
         "Set `withWatermark` on the time column and use that column in the key, the window or the"
@@ -142,7 +142,7 @@ def too_late(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
     worst = max(facts.batches, key=lambda batch: batch.late_rows)
     yield Finding(
         cause="late-rows",
-        text=f"The stream {facts.query} drops {counted(late, 'row')} ({percent(late / rows)}) that"
+        text=f"T{stream_name(facts.query)[1:]} drops {counted(late, 'row')} ({percent(late / rows)}) that"
         f" come after the watermark, most of them in batch {worst.number}.",
         advice="If they are needed, use a longer delay in `withWatermark`; state then stays longer.",
         gain=None,

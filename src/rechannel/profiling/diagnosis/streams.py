@@ -13,7 +13,7 @@ import numpy as np
 from rechannel.profiling.diagnosis.driver_time import DriverTime
 from rechannel.profiling.diagnosis.stream_facts import StreamFacts, stream_facts
 from rechannel.profiling.diagnosis.stream_state import grows_for_ever, slow_state, too_late
-from rechannel.profiling.diagnosis.words import counted, percent, seconds
+from rechannel.profiling.diagnosis.words import counted, percent, seconds, stream_name
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
 from rechannel.profiling.spark.busy import Floats
 
@@ -37,6 +37,10 @@ FULL = 0.6
 """Share of the last batch in which tasks run, if capacity is what lacks."""
 UNEVEN = 5.0
 """How many times as many rows as the median the largest of uneven batches has."""
+LASTING = ("rate-above-capacity", "watermark")
+"""Causes that are reported whatever they have cost up to now."""
+FEW = 4
+"""Batches below which nothing is known of their usual size."""
 MANY = 10
 """Batches from which their sizes are compared."""
 
@@ -44,8 +48,17 @@ MANY = 10
 def on_streams(time: DriverTime) -> Iterator[Finding]:
     """Find what makes batches of streams slow."""
     for facts in stream_facts(time):
-        for rule in _RULES:
-            yield from rule(time, facts)
+        settled = facts.settled()
+        rules = [*((rule, facts) for rule in _OF_ALL), *((rule, settled) for rule in _OF_SETTLED)]
+        for rule, known in rules:
+            # What has a gain is worth it, or says that the stream will not last.
+            yield from (
+                finding
+                for finding in rule(time, known)
+                if finding.gain is None
+                or finding.cause in LASTING
+                or time.worth(1_000 * (finding.seconds or 0.0))
+            )
 
 
 def small_batches(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
@@ -55,7 +68,7 @@ def small_batches(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
     if float(listing.sum()) >= SLOW * float(facts.lasted.sum()):
         other = np.maximum(0.0, other - listing)
     share = float(other.sum() / facts.lasted.sum())
-    if share < SMALL or facts.back_to_back < BUSY:
+    if share < SMALL or facts.back_to_back < BUSY or len(facts.batches) < FEW:
         return
     saved = float(other.sum()) * (1 - 1 / LARGER)
     rows = sum(batch.rows for batch in facts.batches) / len(facts.batches)
@@ -165,7 +178,7 @@ def above_capacity(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
     ]
     backlog = [batch.source_backlog for batch in facts.batches if batch.source_backlog]
     rate = max(batch.process_rate for batch in facts.batches)
-    comes = last.input_rate
+    comes = float(np.median([batch.input_rate for batch in facts.batches]))
     behind = (  # The backlog of a source that limits batches grows.
         len(backlog) >= 3 and backlog[-1] > ABOVE * backlog[0] and backlog[-1] > last.rows
     )
@@ -225,21 +238,20 @@ def uneven(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
 
 
 def _named(facts: StreamFacts) -> str:
-    return f"the stream {facts.query}"
+    return stream_name(facts.query)
 
 
 def _longest(facts: StreamFacts) -> Place:
     return Place(batch=facts.batches[int(np.argmax(facts.lasted))].number)
 
 
-_RULES: tuple[Callable[[DriverTime, StreamFacts], Iterable[Finding]], ...] = (
+_Rule = Callable[[DriverTime, StreamFacts], Iterable[Finding]]
+_OF_ALL: tuple[_Rule, ...] = (skew, slow_state, too_late)
+_OF_SETTLED: tuple[_Rule, ...] = (
     above_capacity,
     slow_sink,
     slow_source,
     small_batches,
-    skew,
-    slow_state,
     grows_for_ever,
-    too_late,
     uneven,
 )

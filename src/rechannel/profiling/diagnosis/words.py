@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
-from rechannel.profiling.spark.application import Application, Batch, Execution, Job
+from rechannel.profiling.spark.application import Application, Execution, Job
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _LONGEST = 60
 """Characters of a description in a sentence."""
 
@@ -54,7 +56,9 @@ def listed(names: Sequence[str], most: int = 4) -> str:
 
 
 def job_name(job: Job) -> str:
-    """Return a job with what it is called: job 3 (collect at etl.py:10)."""
+    """Return a job with what it is called: job 3 (collect at etl.py:10), job 4 (batch 1)."""
+    if job.batch is not None:
+        return f"job {job.number} (batch {job.batch})"
     return _with(f"job {job.number}", job.site or job.description)
 
 
@@ -63,9 +67,9 @@ def execution_name(execution: Execution) -> str:
     return _with(f"SQL execution {execution.number}", execution.description)
 
 
-def batch_name(batch: Batch) -> str:
-    """Return a batch with its stream: batch 12 of clicks."""
-    return f"batch {batch.number} of {batch.query}"
+def stream_name(query: str) -> str:
+    """Return a stream with its name, or with the beginning of its id."""
+    return f"the stream {query[:8] if _ID.fullmatch(query) else query}"
 
 
 def job_of(app: Application, number: int | None) -> str:

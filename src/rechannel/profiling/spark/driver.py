@@ -188,13 +188,13 @@ def _idle(app: Application, jobs: Spans) -> Spans:
         for start, end in (*each.earlier, (each.start, each.end))
         if start
     ]
-    if _asked(app):
+    if attended(app):
         busy = [*jobs, *((each.start, each.end or app.end) for each in app.executions.values())]
         idle += _pauses(busy, app.start, app.end)
     return idle
 
 
-def _asked(app: Application) -> bool:
+def attended(app: Application) -> bool:
     """Return whether a user decides what comes next."""
     return bool(_SHELL.search(app.name)) or any(_CELL.search(job.site) for job in app.jobs.values())
 

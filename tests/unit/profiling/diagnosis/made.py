@@ -26,7 +26,7 @@ START = 1_700_000_000_000
 def task(
     stage: int, index: int, launch: int, finish: int, executor: str = "1", **more: Any
 ) -> dict[str, Any]:
-    """A task as `application` takes it. more: failed (a name), attempt, killed; rows; bytes: read, written, input, result."""
+    """A task as `application` takes it. more: failed (a name), attempt, killed, rows; bytes: read, written, result."""
     return {
         "stage": stage,
         "index": index,

@@ -1,5 +1,7 @@
 """Findings about the driver, on applications made of values. Each has a twin that is healthy."""
 
+from dataclasses import replace
+
 import pytest
 
 from rechannel.profiling.diagnosis.driver import on_driver
@@ -38,6 +40,13 @@ def test_an_idle_session_has_no_fault():
     finding = found(on_driver, jobs_with_gap(100_000, name="PySparkShell"))
     assert list(finding) == ["idle"]
     assert finding["idle"].gain is None
+    assert found(on_driver, jobs_with_gap(8_000, name="PySparkShell")) == {}
+
+
+def test_a_notebook_is_known_by_where_it_calls_spark():
+    app = jobs_with_gap(100_000)
+    cell = replace(app.jobs[0], site="toPandas at /tmp/ipykernel_7/12.py:3")
+    assert list(found(on_driver, replace(app, jobs={**app.jobs, 0: cell}))) == ["idle"]
 
 
 def test_the_start_of_a_short_application_is_no_fault():

@@ -1,5 +1,7 @@
 """Findings about streams, on applications made of values. Each has a twin that is healthy."""
 
+from dataclasses import replace
+
 import pytest
 
 from rechannel.profiling.diagnosis.driver import on_driver
@@ -108,7 +110,7 @@ def test_a_slow_task_with_as_many_rows_as_the_others_is_no_skew():
 def test_commits_of_state_that_take_long():
     finding = found(on_driver, stream(state_commit_ms=lambda _: 10_500, state_rows=lambda _: 1_000))
     assert list(finding) == ["slow-state-store"]
-    assert finding["slow-state-store"].seconds == pytest.approx(7 * 3.5 * 0.75)
+    assert finding["slow-state-store"].seconds == pytest.approx(8 * 3.5 * 0.75)
     assert "changelogCheckpointing" in finding["slow-state-store"].advice
     assert found(on_driver, stream(state_commit_ms=lambda _: 2_000)) == {}
 
@@ -140,7 +142,7 @@ def test_state_that_makes_batches_longer():
     finding = found(on_driver, application(at, tasks, *things))["watermark"]
     # The second batch is the first that counts.
     assert finding.seconds == pytest.approx(0.5 * sum(range(BATCHES - 1)))
-    assert "because there is no watermark" in finding.text
+    assert "because no watermark removes rows" in finding.text
 
 
 @pytest.mark.parametrize(
@@ -196,3 +198,15 @@ def test_rows_that_come_too_late_and_uneven_batches():
     uneven = found(on_driver, application(at, [task(0, 0, 1_000, at, "driver")], *things))
     assert list(uneven) == ["uneven-batches"]
     assert "batch 7 has 9,000 rows and takes 9.0 s" in uneven["uneven-batches"].text
+
+
+def test_batches_of_a_log_without_rows_and_without_properties_of_jobs():
+    app = stream(tasks=hot, rows=lambda _: 0)
+    query = "e59aa183-4c8f-44f6-a15f-2f792cdb1a56"
+    app = replace(
+        app,
+        batches=[replace(each, query=query) for each in app.batches],
+        jobs={number: replace(each, batch=None, query="") for number, each in app.jobs.items()},
+    )
+    finding = found(on_driver, app)["stream-skew"]
+    assert "In 8 of 8 batches of the stream e59aa183 the others" in finding.text
