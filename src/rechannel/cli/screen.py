@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from textwrap import wrap
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.padding import Padding
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -28,6 +28,8 @@ UNBOUNDED = 10_000
 """Width at which no line is cut."""
 PROSE = 80
 """Width of paragraphs on a terminal."""
+_UNIT = re.compile(r"(\d) (%|ms|s|min|h|B|[KMGT]iB)(?!\w)")
+"""Matches a figure and its unit, which stay on one line."""
 
 STEPS = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -110,8 +112,13 @@ def show_prose(text: str, *, indent: int = 0) -> None:
     if not console.is_terminal:
         console.print(" " * indent + in_line(text), soft_wrap=True)
         return
-    width = min(PROSE, console.width)
-    console.print(Padding(in_line(text), (0, 0, 0, indent)), width=width)
+    margin = " " * indent
+    whole = _UNIT.sub("\\1\u00a0\\2", in_line(text))
+    wrapped = wrap(
+        whole, min(PROSE, console.width), initial_indent=margin, subsequent_indent=margin
+    )
+    for each in wrapped:
+        console.print(each.replace("\u00a0", " "), soft_wrap=True)
 
 
 def show_json(value: Any, *, indent: int | None = 2) -> None:

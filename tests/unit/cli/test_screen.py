@@ -96,7 +96,7 @@ def test_json_means_the_same(capsys):
 
 
 def test_paragraphs_are_wrapped_on_a_terminal_and_only_there(monkeypatch, capsys):
-    text = " ".join(["nine chars"] * 20)
+    text = " ".join(["nine chars"] * 6 + ["it takes 43 % of 12 min"] * 9)
     show_prose(text, indent=2)
     assert capsys.readouterr().out == f"  {text}\n"
     monkeypatch.setattr(SafeConsole, "is_terminal", True)
@@ -105,4 +105,7 @@ def test_paragraphs_are_wrapped_on_a_terminal_and_only_there(monkeypatch, capsys
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) > 2
     assert max(map(len, lines)) <= screen.PROSE
-    assert all(line.startswith("  n") for line in lines)
+    assert all(line.startswith("  ") and line == line.rstrip() for line in lines)
+    assert " ".join(line.strip() for line in lines) == text
+    # A unit stays with its figure.
+    assert not any(line.strip().startswith(("%", "min")) for line in lines)

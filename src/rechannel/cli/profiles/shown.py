@@ -19,8 +19,13 @@ from rechannel.cli.screen import (
 )
 from rechannel.errors import RefusedError
 from rechannel.profiling.model.comparison import UNEXPLAINED
+from rechannel.profiling.model.finding import WEIGHT
 from rechannel.profiling.model.trace import NS
+from rechannel.profiling.model.words import seconds
 from rechannel.profiling.report.record import SUMMARIES, about, as_record, summaries
+
+NOTHING = f"Nothing stands out: mending what follows would make the run less than {WEIGHT * 100:.0f} % shorter."
+INDENT = 3
 
 if TYPE_CHECKING:
     import polars as pl
@@ -28,6 +33,7 @@ if TYPE_CHECKING:
 
     from rechannel.profiling.model.analysis import Analysis
     from rechannel.profiling.model.comparison import Comparison
+    from rechannel.profiling.model.finding import Finding
 
 
 def write_files(made: Analysis, page: str | None, png: str | None) -> None:
@@ -63,9 +69,14 @@ def show_analysis(made: Analysis, top: int, *, as_json: bool) -> None:
         show_json(as_record(made, top))
         return
     show_prose(f"{made.title}: {about(made)}")
-    for finding in made.findings:
+    if not any(finding.weighty for finding in made.findings):
         show("")
-        show_prose(f"{finding.cause}: {finding.text} {finding.advice}")
+        show_prose(NOTHING)
+    for number, finding in enumerate(made.findings, 1):
+        show("")
+        show_prose(f"{number}. {_headline(finding)}")
+        show_prose(finding.text, indent=INDENT)
+        show_prose(finding.advice, indent=INDENT)
     if made.places:
         show("")
         for place in made.places[:top]:
@@ -95,6 +106,14 @@ def show_comparison(made: Comparison, logs: tuple[str, str], top: int, *, as_jso
         show("")
         show("seconds of the run by " + what)
         show_table(_parts(what, frame.head(top)))
+
+
+def _headline(finding: Finding) -> str:
+    """Return the cause with what it costs and how sure that is."""
+    if finding.gain is None:
+        return f"{finding.cause} ({finding.certainty})"
+    length = "" if finding.seconds is None else f", {seconds(finding.seconds)}"
+    return f"{finding.cause}: {finding.gain * 100:.0f} % of the run{length} ({finding.certainty})"
 
 
 def _show_notes(notes: Sequence[str]) -> None:

@@ -63,7 +63,7 @@ class Comparison:
     by_activity: pl.DataFrame
     """The same by kind of activity."""
     appeared: Sequence[str]
-    """What stands out in B only: causes of findings."""
+    """What stands out in B only: causes of findings with weight."""
     gone: Sequence[str]
     """What stands out in A only."""
     notes: Sequence[str] = field(default_factory=list)
@@ -129,7 +129,7 @@ def compare_profiles(a: Analysis, b: Analysis) -> Comparison:
     batched = all(run.batches for run in both)
     runs = [run.by_batch() if batched else run for run in both]
     one, two = runs
-    causes = [list(dict.fromkeys(found.cause for found in each.findings)) for each in (a, b)]
+    causes = [list(dict.fromkeys(e.cause for e in each.findings if e.weighty)) for each in (a, b)]
     return Comparison(
         titles=(a.title, b.title),
         seconds=(one.seconds, two.seconds),
