@@ -27,7 +27,7 @@ DOCS = Path(__file__).parents[2] / "docs"
         ("cookbook", 18),
         ("event-time", 9),
         ("joins", 9),
-        ("profiling", 9),
+        ("profiling", 12),
         ("querying-state", 3),
         ("replay", 5),
         ("rows-in-order", 4),

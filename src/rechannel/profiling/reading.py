@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from rechannel.profiling.diagnosis.case import Case
+from rechannel.profiling.diagnosis.registry import diagnosed
 from rechannel.profiling.files.snailtrail import read_records
 from rechannel.profiling.files.table import READERS, open_trace
 from rechannel.profiling.job.telemetry_files import JobFiles, job_files, read_job
@@ -133,13 +135,15 @@ def _open_spark(place: Path, *, strict: bool) -> OpenedTrace:
             f"{tasks} started on executors whose cores were all busy: each was given an extra core"
         )
     title = f"{log.name or place.name}, Spark {log.version or 'unknown'}"
+    facts = log.facts()
     return OpenedTrace(
         title=title,
         source=made,
         notes=notes,
         batches=log.batches,
         task=_median_task(made),
-        landmarks=spark_landmarks(log.facts()),
+        diagnosis=lambda: diagnosed(Case(app=facts)),
+        landmarks=spark_landmarks(facts),
     )
 
 

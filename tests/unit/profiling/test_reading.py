@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,8 @@ from rechannel.cli.app import execute
 from rechannel.errors import TraceError
 from rechannel.profiling.files.table import write_trace
 from rechannel.profiling.model.analysis import analyse
+from rechannel.profiling.model.finding import Finding
+from rechannel.profiling.model.findings import merged
 from rechannel.profiling.reading import open_file
 from tests.unit.profiling.logs import START, info, line, metrics, stage_info, task_end
 from tests.unit.profiling.model.test_findings import rounds
@@ -190,3 +193,39 @@ def test_the_command_takes_the_same(tmp_path, capsys):
     assert len(json.loads(capsys.readouterr().out)["windows"]) == 10
     assert execute(["profile", file, "--window", "soon"]) == 2
     assert "--window must be 'batch', a length of time" in capsys.readouterr().err
+
+
+EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
+
+
+def test_a_log_is_diagnosed_as_a_whole():
+    found = rc.profile(EXAMPLES / "skewed-join.zstd")
+    assert [each.cause for each in found.findings if each.weighty] == ["skew"]
+    # The worker on which the long task ran is not named as well.
+    assert "straggler" not in {each.cause for each in found.findings}
+    part = rc.profile(EXAMPLES / "skewed-join.zstd", since="1 second")
+    assert "skew" not in {each.cause for each in part.findings}
+    assert part.findings[0].cause == "straggler"
+    assert any("the part that was chosen" in note for note in part.notes)
+
+
+def test_what_is_on_the_path_gains_nothing_beside_what_a_diagnosis_knows():
+    general = findings_of("processing", "straggler")
+    known = findings_of("skew")
+    assert [(e.cause, e.gain) for e in merged(known, general)] == [
+        ("skew", 0.3),
+        ("processing", None),
+    ]
+    # If the diagnosis explains nothing, the worker that others wait for still counts.
+    light = [replace(each, gain=0.01) for each in known]
+    assert [(e.cause, e.gain) for e in merged(light, general)] == [
+        ("straggler", 0.3),
+        ("processing", None),
+        ("skew", 0.01),
+    ]
+
+
+def findings_of(*causes):
+    return [
+        Finding(cause=cause, text=f"{cause}.", advice="", gain=0.3, share=0.5) for cause in causes
+    ]

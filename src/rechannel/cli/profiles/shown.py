@@ -24,7 +24,9 @@ from rechannel.profiling.model.trace import NS
 from rechannel.profiling.model.words import seconds
 from rechannel.profiling.report.record import SUMMARIES, about, as_record, summaries
 
-NOTHING = f"Nothing stands out: mending what follows would make the run less than {WEIGHT * 100:.0f} % shorter."
+NOTHING = (
+    f"Nothing stands out: no change is known that would make the run {WEIGHT * 100:.0f} % shorter."
+)
 INDENT = 3
 
 if TYPE_CHECKING:

@@ -126,6 +126,10 @@ class ProfileOptions:
 
 
 DEFAULT_OPTIONS = ProfileOptions()
+PART = (
+    "findings rest on the critical path of the part that was chosen; the whole log may have others"
+)
+"""What a profile of a part of a log notes: what is known of its application refers to all of it."""
 
 
 def analyse(
@@ -147,6 +151,8 @@ def analyse(
             what = f"between {options.since:g} and {options.until:g} s"
         msg = f"{trace.title} has nothing {what}: it lasts {(end - begin) / NS:.1f} s"
         raise TraceError(msg)
+    if (first, last) != (begin, end) and trace.diagnosis is not None:
+        trace = replace(trace, diagnosis=None, notes=[*trace.notes, PART])
     threshold = round(options.threshold * NS)
     fits = _fitted(trace, options, (first, last))
     wholes = Pieces.of(trace.source, fits.wholes, threshold)

@@ -21,6 +21,14 @@ from typing import Any
 import polars as pl
 
 from rechannel.profiling.model.analysis import Analysis
+from rechannel.profiling.model.finding import Finding
+from rechannel.profiling.model.findings import (
+    COMMUNICATION,
+    IDLE,
+    NOTHING,
+    PROCESSING,
+    SCHEDULING,
+)
 from rechannel.profiling.model.trace import NS
 from rechannel.profiling.model.words import listed, seconds
 
@@ -129,7 +137,7 @@ def compare_profiles(a: Analysis, b: Analysis) -> Comparison:
     batched = all(run.batches for run in both)
     runs = [run.by_batch() if batched else run for run in both]
     one, two = runs
-    causes = [list(dict.fromkeys(e.cause for e in each.findings if e.weighty)) for each in (a, b)]
+    causes = [_causes(each.findings) for each in (a, b)]
     return Comparison(
         titles=(a.title, b.title),
         seconds=(one.seconds, two.seconds),
@@ -140,6 +148,13 @@ def compare_profiles(a: Analysis, b: Analysis) -> Comparison:
         gone=[cause for cause in causes[0] if cause not in causes[1]],
         notes=_notes(a, b),
     )
+
+
+def _causes(found: Sequence[Finding]) -> list[str]:
+    """Return what stands out; shares of the critical path are compared as such."""
+    general = {PROCESSING, SCHEDULING, COMMUNICATION, IDLE, NOTHING}
+    named = [each.cause for each in found if each.weighty and each.cause not in general]
+    return list(dict.fromkeys(named))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

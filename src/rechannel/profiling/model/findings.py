@@ -136,10 +136,16 @@ def merged(diagnosed: Sequence[Finding], general: Sequence[Finding]) -> list[Fin
     """Return the findings of a diagnosis, and then what the trace alone says.
 
     The diagnosis knows what mending a cause gains, so half the time of a group does not compete
-    with that; and it knows the tasks, so the worker on which many of them ran is not named again.
+    with that. It knows the tasks, too: if it names a cause of weight, the worker on which many of
+    them ran is not named again.
     """
-    said = {each.cause for each in diagnosed} | {STRAGGLING}
-    rest = [replace(each, gain=None, seconds=None) for each in general if each.cause not in said]
+    explained = any(each.weighty for each in diagnosed)
+    said = {each.cause for each in diagnosed} | ({STRAGGLING} if explained else set())
+    rest = [
+        each if each.cause == STRAGGLING else replace(each, gain=None, seconds=None)
+        for each in general
+        if each.cause not in said
+    ]
     return ordered([*diagnosed, *rest])
 
 
