@@ -102,7 +102,7 @@ def _findings(made: Analysis, most: int) -> Iterator[str]:
 
 def _finding(number: int, finding: Finding) -> Iterator[str]:
     weight = " weighty" if finding.weighty else ""
-    yield f'<li class="finding{weight}"><h3>{escape(finding.cause.capitalize())}</h3>'
+    yield f'<li class="finding{weight}"><h3>{escape(_name(finding.cause))}</h3>'
     yield f"<p>{escape(finding.text)}</p>"
     if finding.advice:
         yield f'<p class="advice">{escape(finding.advice)}</p>'
@@ -115,6 +115,10 @@ def _finding(number: int, finding: Finding) -> Iterator[str]:
         f'<button type="button" data-finding="{number}" aria-label="{shown}" hidden>'
         "Show on the timeline</button></li>"
     )
+
+
+def _name(cause: str) -> str:
+    return cause.replace("-", " ").capitalize()
 
 
 def _gain(finding: Finding) -> str:

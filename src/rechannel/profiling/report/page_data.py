@@ -12,6 +12,8 @@ import polars as pl
 from rechannel.profiling.model.analysis import Analysis
 from rechannel.profiling.model.landmarks import Mark, MarkKind
 from rechannel.profiling.model.summaries import MapPieces
+from rechannel.profiling.model.trace import NS
+from rechannel.profiling.model.words import seconds
 from rechannel.profiling.report.channels import channels
 from rechannel.profiling.report.colours import colour_of, in_order
 from rechannel.profiling.report.operators import operator_graph
@@ -19,7 +21,7 @@ from rechannel.profiling.report.over_time import kinds_over_time
 from rechannel.profiling.report.record import about, numbered
 from rechannel.profiling.report.rows import LONGEST, Row, rows_of
 from rechannel.profiling.report.sights import sight
-from rechannel.profiling.report.spans import merged_spans
+from rechannel.profiling.report.spans import in_detail, merged_spans
 
 BILLION = 1_000_000_000
 
@@ -120,14 +122,16 @@ def _spans(
     busy: thousandths of the length. critical: billionths of the critical path. path: percent of the span that lies on
     the critical path, in the mean of all paths.
     """
-    found = merged_spans(made.pieces, limits.spans, each)
+    detailed = in_detail(made.profile, limits.spans // 2)
+    found = merged_spans(made.pieces, limits.spans // 2, each, detailed)
     frame = found.frame
     if len(chosen) < len(made.profile.names.workers):
         frame = frame.filter(pl.col("worker").is_in(list(chosen)))
     if found.resolution:
         left_out.append(
-            f"{found.activities:,} activities are shown as {len(frame):,} spans: those of a worker that are shorter"
-            f" than {found.resolution / 1e6:,.3g} ms are merged"
+            f"{found.activities:,} activities are shown as {len(frame):,} spans: those of the"
+            f" {numbered(len(detailed), 'most critical worker')} one by one, those of others merged where they are"
+            f" shorter than {seconds(found.resolution / NS)}"
         )
     known = _known(made)
     length = pl.col("end") - pl.col("start")
@@ -184,9 +188,9 @@ def _mark(mark: Mark, begin: int) -> list[Any]:
 def _findings(
     made: Analysis, rows: Sequence[Row], begin: int, limits: PageLimits
 ) -> list[dict[str, Any]]:
-    operators = list(made.profile.names.operators[: limits.names])
+    names, marks = made.profile.names, made.landmarks.marks
     return [
-        {"cause": finding.cause, "at": sight(finding, made.landmarks.marks, rows, operators, begin)}
+        {"cause": finding.cause, "at": sight(finding, marks, rows, names, begin)}
         for finding in islice(made.findings, limits.findings)
     ]
 

@@ -6,25 +6,31 @@ from collections.abc import Sequence
 from typing import Any
 
 from rechannel.profiling.model.finding import Finding, Place
+from rechannel.profiling.model.findings import cause_of
 from rechannel.profiling.model.landmarks import Mark, MarkKind
+from rechannel.profiling.model.trace import Names
 from rechannel.profiling.report.rows import Row
 
 
 def sight(
-    finding: Finding,
-    marks: Sequence[Mark],
-    rows: Sequence[Row],
-    operators: Sequence[str],
-    begin: int,
+    finding: Finding, marks: Sequence[Mark], rows: Sequence[Row], names: Names, begin: int
 ) -> dict[str, Any]:
-    """Return JSON values: start and end (ns from `begin`, null for all of the time), rows, operator (null for all)."""
+    """Return JSON values: start and end (ns from `begin`), rows, operator, kinds; null and [] where nothing is known.
+
+    A finding without a place is about the kinds of activity that have its cause.
+    """
     place = finding.place
     times = [mark for mark in marks if _names(place, mark)]
     return {
         "start": min(mark.start for mark in times) - begin if times else None,
         "end": max(mark.end for mark in times) - begin if times else None,
         "rows": [i for i, row in enumerate(rows) if _is_about(place, row.name)],
-        "operator": operators.index(place.operator) if place.operator in operators else None,
+        "operator": list(names.operators).index(place.operator)
+        if place.operator in names.operators
+        else None,
+        "kinds": [i for i, kind in enumerate(names.kinds) if cause_of(kind) == finding.cause]
+        if place == Place()
+        else [],
     }
 
 
@@ -37,7 +43,7 @@ def _names(place: Place, mark: Mark) -> bool:
         return mark.what == MarkKind.JOB and mark.number == place.job
     if place.execution is not None:
         return mark.what == MarkKind.EXECUTION and mark.number == place.execution
-    return mark.what == MarkKind.BATCH and mark.number == place.batch
+    return mark.what in {MarkKind.BATCH, MarkKind.TIMESTEP} and mark.number == place.batch
 
 
 def _is_about(place: Place, name: str) -> bool:

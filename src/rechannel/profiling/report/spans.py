@@ -3,19 +3,21 @@
 Spans that are shorter than a resolution are merged with those of the same worker that begin in the same interval of
 this length; longer ones stay. The resolution is the smallest power of two, in nanoseconds, at which no more than the
 allowed number is left. Intervals of a resolution lie within those of the next, so spans can be merged as they come.
+Spans of the most critical workers are not merged: those are what readers zoom into.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import polars as pl
 
 from rechannel.profiling.model.participation import participation
 from rechannel.profiling.model.pieces import Piece, Pieces
-from rechannel.profiling.model.summaries import MapPieces
+from rechannel.profiling.model.summaries import MapPieces, Profile
 
 SPANS = {
     "worker": pl.Int32,
@@ -49,26 +51,37 @@ class MergedSpans:
     """Number of activities in all."""
 
 
-def merged_spans(pieces: Pieces, most: int, each: MapPieces = map) -> MergedSpans:
-    """Return the spans of a trace, at most about `most`. each: applies a function to all pieces."""
+def merged_spans(
+    pieces: Pieces, most: int, each: MapPieces = map, detailed: Sequence[int] = ()
+) -> MergedSpans:
+    """Return the spans of a trace, at most about `most`, without those of workers in detail.
+
+    each: applies a function to all pieces. detailed: workers whose spans are never merged.
+    """
     begin = pieces.windows[0][0] if pieces.windows else 0
     edges = np.array([start for start, _ in pieces.windows], dtype=np.int64)
     last = pieces.windows[-1][1] if pieces.windows else 0
-    held, resolution = pl.DataFrame(schema=SPANS), 0
+    apart = pl.col("worker").is_in(list(detailed))
+    held, whole, resolution = pl.DataFrame(schema=SPANS), pl.DataFrame(schema=SPANS), 0
     waiting: list[pl.DataFrame] = []
-    for made in each(spans_of, pieces):
-        waiting.append(made)
-        if sum(map(len, waiting)) > 4 * most:
-            held, resolution = fitted(
-                joined([held, *waiting], edges), most, begin, last, resolution
-            )
-            waiting = []
-    held, resolution = fitted(joined([held, *waiting], edges), most, begin, last, resolution)
-    return MergedSpans(
-        frame=held.sort("worker", "start"),
-        resolution=resolution,
-        activities=int(held["count"].sum()),
-    )
+    for made in chain(each(spans_of, pieces), [None]):
+        if made is not None:
+            waiting.append(made)
+            if sum(map(len, waiting)) <= 4 * most:
+                continue
+        every = joined([held, whole, *waiting], edges)
+        whole, rest = every.filter(apart), every.filter(~apart)
+        held, resolution = fitted(rest, most, begin, last, resolution)
+        waiting = []
+    frame = pl.concat([held, whole]).sort("worker", "start")
+    return MergedSpans(frame=frame, resolution=resolution, activities=int(frame["count"].sum()))
+
+
+def in_detail(found: Profile, most: int) -> list[int]:
+    """Return the most critical workers that have at most `most` spans together."""
+    workers = found.by_worker().filter(pl.col("edges").cum_sum() <= most)
+    number = {name: i for i, name in enumerate(found.names.workers)}
+    return [number[name] for name in workers["worker"]]
 
 
 def spans_of(piece: Piece) -> pl.DataFrame:
@@ -128,7 +141,9 @@ def fitted(
     """
     made = merged(frame, begin, resolution) if resolution else frame
     while len(made) > most and resolution <= 2 * (last - begin):
-        resolution = max(FINEST, 2 * resolution)
+        # Longer spans stay, so the resolution exceeds the length of all but the `most` longest.
+        rest = (made["end"] - made["start"]).sort(descending=True)[most]
+        resolution = max(FINEST, 2 * resolution, 1 << int(rest).bit_length())
         made = merged(made, begin, resolution)
     return made, resolution
 

@@ -131,6 +131,14 @@ def test_a_finding_is_where_its_place_is(made, place, rows, when, operator):
     assert (at["start"], at["end"]) == ((None, None) if mark is None else (mark[2], mark[3]))
 
 
+def test_a_finding_without_a_place_is_about_its_kinds(made):
+    told = replace(finding(), cause="scheduling")
+    (at,) = (each["at"] for each in page_data(replace(made, findings=[told]))["findings"])
+    kinds = [made.profile.names.kinds[kind] for kind in at["kinds"]]
+    assert "scheduling" in kinds
+    assert "processing" not in kinds
+
+
 @pytest.mark.parametrize("most", [1, 2, 3, 4, 100])
 def test_columns_are_means_of_consecutive_windows(made, most):
     windows = made.profile.windows

@@ -5,9 +5,9 @@ import pytest
 
 from rechannel.profiling.model.pieces import Pieces, windows_of
 from rechannel.profiling.model.trace import MS
-from rechannel.profiling.report.spans import FINEST, merged_spans
+from rechannel.profiling.report.spans import FINEST, in_detail, merged_spans
 from rechannel.profiling.storage.stored import StoredTrace
-from tests.unit.profiling.report.traces import BEGIN, KIND, cluster
+from tests.unit.profiling.report.traces import BEGIN, KIND, analysed, cluster
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +50,25 @@ def test_merged_spans_keep_all_time_and_all_critical_participation(trace, rows):
         assert found.frame[column].sum() == pytest.approx(whole[column].sum())
     by_worker = found.frame.group_by("worker").agg(pl.sum("busy")).sort("worker")
     assert by_worker.rows() == whole.group_by("worker").agg(pl.sum("busy")).sort("worker").rows()
+
+
+@pytest.mark.parametrize("rows", [None, 20])
+def test_workers_in_detail_are_not_merged(trace, rows):
+    whole = merged_spans(pieces(trace), 10_000).frame
+    found = merged_spans(pieces(trace, rows=rows), 20, detailed=[0, 1])
+    assert (
+        found.frame.filter(pl.col("worker") < 2).rows() == whole.filter(pl.col("worker") < 2).rows()
+    )
+    assert len(found.frame.filter(pl.col("worker") >= 2)) <= 20
+    assert found.activities == len(whole)
+
+
+def test_the_most_critical_workers_are_shown_in_detail(trace):
+    profile = analysed(trace).profile
+    edges = dict(profile.by_worker().select("worker", "edges").iter_rows())
+    assert in_detail(profile, edges["executor 1 core 1"]) == [1]
+    assert len(in_detail(profile, 10_000)) == 7
+    assert in_detail(profile, 0) == []
 
 
 def test_spans_of_a_worker_do_not_overlap(trace):

@@ -1,4 +1,4 @@
-// A finding, shown where it is: its time, its rows, its operator.
+// A finding, shown where it is: its time, its rows, its operator, its kinds of activity.
 
 function startFindings(page, timeline, changed) {
   for (const button of document.querySelectorAll("[data-finding]")) {
@@ -15,11 +15,12 @@ function startFindings(page, timeline, changed) {
   }
 }
 
-/** at: start and end or null, rows, operator or null. */
+/** at: start and end or null, rows, operator or null, kinds. */
 function show(page, timeline, at) {
   const { tree } = page;
   const workers = at.rows.length ? new Set(at.rows.flatMap((row) => tree.rows[row].workers)) : null;
-  page.light = workers || at.operator !== null ? { operator: at.operator ?? undefined, workers } : null;
+  const kinds = at.kinds.length ? new Set(at.kinds) : undefined;
+  page.light = workers || kinds || at.operator !== null ? { operator: at.operator ?? undefined, workers, kinds } : null;
   for (const row of at.rows) tree.reveal(row);
   byId("filter").value = "";
   page.filter = "";

@@ -9,14 +9,14 @@ function startLegend(page, changed) {
       const { name } = page.data.kinds[kind];
       const button = element("button", { type: "button", "aria-pressed": "false", "data-kind": name }, swatch(page.data.kinds[kind]), name);
       button.addEventListener("click", () => {
-        const chosen = page.light?.kind === kind;
-        page.light = chosen ? null : { kind };
+        const alone = page.light?.kinds?.size === 1 && page.light.kinds.has(kind);
+        page.light = alone ? null : { kinds: new Set([kind]) };
         changed();
       });
       return [kind, button];
     });
   byId("legend").replaceChildren(...made.map(([, button]) => element("li", {}, button)));
   return () => {
-    for (const [kind, button] of made) button.setAttribute("aria-pressed", String(page.light?.kind === kind));
+    for (const [kind, button] of made) button.setAttribute("aria-pressed", String(Boolean(page.light?.kinds?.has(kind))));
   };
 }

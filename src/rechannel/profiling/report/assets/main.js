@@ -7,7 +7,7 @@ function brightness(page) {
   return (at) =>
     (!dims || spans.path[at] >= 5) &&
     (!light ||
-      ((light.kind === undefined || spans.kind[at] === light.kind) &&
+      ((!light.kinds || light.kinds.has(spans.kind[at])) &&
         (light.operator === undefined || spans.operator[at] === light.operator) &&
         (!light.workers || light.workers.has(spans.worker[at]))));
 }
@@ -50,7 +50,7 @@ async function start() {
     drawGraph(page, (vertex) => {
       if (vertex.operator < 0) {
         const row = page.tree.rows.findIndex((each) => each.name === vertex.name);
-        show(page, timeline, { start: null, rows: row < 0 ? [] : [row], operator: null });
+        show(page, timeline, { start: null, rows: row < 0 ? [] : [row], operator: null, kinds: [] });
       } else if (page.light?.operator === vertex.operator) page.light = null;
       else page.light = { operator: vertex.operator };
       changed();

@@ -39,7 +39,7 @@ class Windows {
           const tall = PANEL * shares[at];
           if (!tall) continue;
           y -= tall;
-          context.globalAlpha = this.page.light?.kind === undefined || this.page.light.kind === kind ? 1 : DIMMED;
+          context.globalAlpha = !this.page.light?.kinds || this.page.light.kinds.has(kind) ? 1 : DIMMED;
           context.fillStyle = this.page.data.kinds[kind].colour;
           context.fillRect(x, y, Math.max(0.5, to - x - room), tall);
         }
