@@ -16,14 +16,14 @@ function drawGraph(page, chosen) {
       layers.get(vertices[at].layer).push(at);
     }
     const lines = bundles.filter((bundle) => vertices[bundle.target].component === component);
-    const made = element("div", { class: "component" });
+    const inner = element("div", { class: "layers" });
+    const made = element("div", { class: "component" }, inner);
     for (const [, row] of [...layers].sort(([a], [b]) => a - b)) {
       row.sort((a, b) => vertices[a].place - vertices[b].place);
-      made.append(element("div", { class: "layer" }, ...row.map((at) => buttons[at])));
+      inner.append(element("div", { class: "layer" }, ...row.map((at) => buttons[at])));
     }
     box.append(made);
-    const redraw = () => drawLines(made, buttons, lines, page);
-    new ResizeObserver(redraw).observe(made);
+    new ResizeObserver(() => drawLines(inner, buttons, lines, page)).observe(inner);
   }
   return () => {
     vertices.forEach((vertex, at) => {
@@ -65,8 +65,8 @@ function drawLines(box, buttons, bundles, page) {
   const origin = box.getBoundingClientRect();
   const at = (button) => {
     const place = button.getBoundingClientRect();
-    const left = place.left - origin.left - box.clientLeft + box.scrollLeft;
-    const top = place.top - origin.top - box.clientTop + box.scrollTop;
+    const left = place.left - origin.left;
+    const top = place.top - origin.top;
     return { x: left + place.width / 2, top, bottom: top + place.height };
   };
   const label = (x, y, text) => {
