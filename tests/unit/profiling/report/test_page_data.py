@@ -92,7 +92,7 @@ def test_everything_has_a_bound_and_what_is_left_out_is_listed(made):
     told = " ".join(small["left_out"])
     for words in (
         "4 workers with the least",
-        "are merged",
+        "merged where",
         "groups of",
         "2 longest",
         "1 operator ",
