@@ -30,6 +30,8 @@ WORTH = 0.03
 """Share of the run below which nothing is reported."""
 LEAST = 1.0
 """Seconds below which nothing is reported."""
+MOST_FAMILIES = 32
+"""Families of stages that are looked at. There are more only if they run side by side."""
 
 
 class Gain(NamedTuple):
@@ -86,9 +88,8 @@ class Case:
                 )
             )
         least = WORTH * self.length
-        return sorted(
-            (one for one in found if one.seconds >= least), key=lambda one: (-one.seconds, one.name)
-        )
+        worth = (one for one in found if one.seconds >= least)
+        return sorted(worth, key=lambda one: (-one.seconds, one.name))[:MOST_FAMILIES]
 
     def worth(self, gain: Gain) -> bool:
         """Return whether a gain is reported."""

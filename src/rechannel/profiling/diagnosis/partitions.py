@@ -37,6 +37,8 @@ MANY = 8
 """Tasks for each core that are too many, if they are tiny."""
 COST = 0.5
 """Share of a fixed cost in the time of tasks that are too many, at least."""
+MOST_SPLIT = 1 << 14
+"""Tasks into which a stage is cut at most: finer ones gain next to nothing."""
 MERGED = 2
 """Tasks for each core, after tiny ones are merged."""
 
@@ -70,7 +72,7 @@ def split(case: Case, key: StageKey) -> Durations | None:
     if good.max() > EVEN * np.median(good) or (len(good) >= cores and busy(case, key) >= BUSY):
         return None
     fixed = min(fixed_cost(case, key), float(good.min()))
-    count = ceil(cores) * ceil(2 * max(1.0, len(good) / cores))
+    count = min(ceil(cores) * ceil(2 * max(1.0, len(good) / cores)), MOST_SPLIT + len(good))
     work = float((good - fixed).sum())
     return np.full(count, work / count + fixed, dtype=np.float32)
 

@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 
 from rechannel.profiling.model.trace import Times
-from rechannel.profiling.spark.driver import MOST_OF_ONE
 from rechannel.profiling.spark.driver_pieces import DriverPieces
 from rechannel.profiling.spark.rows import PLACED_ROW, TaskRows, leaving, placed
 from rechannel.profiling.storage.blocks import BLOCK_ROWS, RowBlocks, Rows
@@ -28,8 +27,8 @@ from rechannel.profiling.storage.stored import activity_blocks
 
 SPARE = 64
 """Extra cores that an executor may have."""
-MOST_CORES, MOST_SPARE = 1 << 18, 1 << 22
-"""Cores, and extra cores, of all executors together: more than that is not believed."""
+MOST_SPARE = 1 << 22
+"""Extra cores of all executors together."""
 
 _NEVER = -(1 << 62)
 
@@ -125,19 +124,6 @@ def _meet(rows: Rows, task: Times, before: Times) -> None:
     rows["launch"][task] = times
 
 
-def believed(told: Sequence[int], tasks: TaskRows) -> npt.NDArray[np.int64]:
-    """Return the numbers of cores of executors, of which a log may tell anything: an executor that
-    never had as many tasks does not need them if there are too many in all.
-    """
-    known = np.array([min(max(1, cores), MOST_OF_ONE) for cores in told], dtype=np.int64)
-    if known.sum() <= MOST_CORES:
-        return known
-    had = np.zeros(len(known), dtype=np.int64)
-    for rows in tasks.each():
-        had += np.bincount(rows["executor"], minlength=len(known))
-    return np.minimum(known, np.maximum(1, had))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PlacedTasks:
     """Tasks with their cores, and what the driver did."""
@@ -157,7 +143,7 @@ def place_tasks(tasks: TaskRows, known: Sequence[int], driver: DriverPieces) -> 
     known: number of cores of every executor.
     """
     raw, lost = tasks.close(), np.array(sorted(tasks.lost), dtype=np.int64)
-    cores = ExecutorCores(believed(known, tasks))
+    cores = ExecutorCores(np.array(known, dtype=np.int64))
     done, drove = RowBlocks(PLACED_ROW, "launch", "finish"), activity_blocks()
     spans = _spans(raw, driver.boundaries)
     wrote, stages = [np.empty((0, 3), dtype=np.int32)], [np.empty(0, dtype=np.int32)]

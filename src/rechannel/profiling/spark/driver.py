@@ -48,8 +48,6 @@ DRIVER_KINDS = (
 
 NEVER = 1 << 43
 """A time that is never reached, ms."""
-MOST_OF_ONE = 1 << 12
-"""Cores of an executor: more than that is not believed."""
 PAUSE_MS = 10_000
 """A shell is idle if it does nothing for so long: otherwise the user's code may run."""
 _SHELL = re.compile(
@@ -220,8 +218,7 @@ def _lives(app: Application) -> list[tuple[int, int, int]]:
     cpus = app.settings.get("spark.task.cpus", "")
     each_takes = max(1, int(cpus)) if re.fullmatch(r"[0-9]{1,4}", cpus) else 1
     return [
-        (each.added, each.removed or NEVER, min(max(0, each.cores), MOST_OF_ONE) // each_takes)
-        for each in executors
+        (each.added, each.removed or NEVER, max(0, each.cores) // each_takes) for each in executors
     ]
 
 

@@ -18,6 +18,16 @@ def times_of(facts: Facts) -> Iterator[int]:
         yield from (batch.start, batch.end)
 
 
+def others_of(facts: Facts) -> Iterator[int]:
+    """Yield what else has a time in the facts; 0 is unknown."""
+    for executor in facts.executors.values():
+        yield from (executor.added, executor.removed, executor.excluded)
+    for stage in facts.attempts.values():
+        yield from (stage.submitted, stage.completed)
+    for stream in facts.streams.values():
+        yield from (stream.start, stream.end)
+
+
 def keep(facts: Facts, first: int, last: int) -> dict[str, int]:
     """Drop jobs, executions of SQL and batches that do not begin within [first, last], Unix
     milliseconds, and batches that do not end within it. Other times are unknown if they lie outside.

@@ -17,6 +17,7 @@ from rechannel.profiling.model.batches import StreamBatch
 from rechannel.profiling.model.trace import MS
 from rechannel.profiling.spark.application import Application, Executor, Job, Stage
 from rechannel.profiling.spark.attempts import LATEST, Attempts
+from rechannel.profiling.spark.believed import believed
 from rechannel.profiling.spark.decoding import MalformedEventError, decode
 from rechannel.profiling.spark.events import (
     ApplicationEnd,
@@ -24,7 +25,7 @@ from rechannel.profiling.spark.events import (
     LogVersion,
 )
 from rechannel.profiling.spark.facts import Facts, lost_at_the_end, whole_stages
-from rechannel.profiling.spark.far import keep, times_of
+from rechannel.profiling.spark.far import keep, others_of, times_of
 from rechannel.profiling.spark.progress import with_intervals
 from rechannel.profiling.spark.rows import TaskRows
 from rechannel.profiling.spark.task_events import TaskEnd, TaskStart
@@ -158,6 +159,7 @@ class SparkLog:
         self._leave_out_far()
         self.end = max(self.end, self.attempts.latest)
         self.attempts.finish(self.end, self.removed)
+        self.told.executors = believed(self.executors, self.tasks)
         return self.tasks.close()
 
     def _leave_out_far(self) -> None:
@@ -165,8 +167,9 @@ class SparkLog:
         told = [self.start, self.over or self.end, *self.attempts.begun, *times_of(self.told)]
         known = np.array([time for time in told if 0 < time < LATEST], dtype=np.int64)
         rows = self.tasks.close()
-        ends = [*known.tolist(), *(time // MS for time in rows.span or ())]
-        if all(0 <= time < LATEST for time in told) and not far_apart(ends):
+        facts = [time for time in (*told, *others_of(self.told)) if time]
+        span = [time // MS for time in rows.span or ()]
+        if all(0 < time < LATEST for time in facts) and not far_apart([*facts, *span]):
             return
         columns = (part[name] // MS for part in rows.each() for name in ("launch", "finish"))
         first, last = core_of([known, *columns]) or (0, 0)

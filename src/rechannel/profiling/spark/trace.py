@@ -193,7 +193,7 @@ def spark_trace(log: SparkLog) -> SparkTrace:
         waiting=_KIND[WAITING],
         first=_KIND[DRIVER_KINDS[0]],
     )
-    done = place_tasks(log.tasks, [cores.get(name, 1) for name in number], driver)
+    done = place_tasks(log.tasks, [max(1, cores.get(name, 1)) for name in number], driver)
     first, workers, gone = np.zeros(len(executors), dtype=np.int32), ["driver"], [NEVER * MS]
     for name in executors:
         first[number[name]] = len(workers)

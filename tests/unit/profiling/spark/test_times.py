@@ -11,7 +11,7 @@ from rechannel.profiling.spark.log import SparkLog
 from rechannel.profiling.spark.times import DAY, FAR, core_of, left_out
 from rechannel.profiling.spark.trace import spark_trace
 from tests.unit.profiling.hostile import progress
-from tests.unit.profiling.logs import START, info, line, metrics, small, task_end
+from tests.unit.profiling.logs import START, info, line, metrics, small, stage_info, task_end
 
 YEAR = 365 * DAY
 END = START + 800
@@ -77,6 +77,19 @@ def test_ends_that_lie_far_away_are_unknown():
     early = line("ApplicationStart", **{"App Name": "a", "Timestamp": 5})
     log = SparkLog().read([small()[0], early, *small()[2:]])
     assert (spark_trace(log).span, log.start) == (((START + 110) * MS, END * MS), 0)
+
+
+def test_times_of_executors_and_stages_that_lie_far_away_are_unknown():
+    stage = {**stage_info(0), "Submission Time": START + 9 * YEAR, "Completion Time": START + 520}
+    added = {"Executor ID": "7", "Executor Info": {"Host": "h", "Total Cores": 2}}
+    log, made = read(
+        line("StageCompleted", **{"Stage Info": stage}),
+        line("ExecutorAdded", Timestamp=START + 9 * YEAR, **added),
+    )
+    assert (log.stages[0].submitted, log.stages[0].completed) == (0, START + 520)
+    assert log.executors["7"].added == 0
+    assert not any(log.far.values())
+    assert made.span == (START * MS, END * MS)
 
 
 @pytest.mark.parametrize("days", [30, 390])
