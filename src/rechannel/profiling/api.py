@@ -51,7 +51,8 @@ def profile(
 
     Returns an object with `findings`, in words; `profile.by_activity()`, `by_worker()`,
     `by_operator()`, `by_channel()` and `over_time(...)`, polars frames with the share of the
-    critical path and of all time; and `notes`.
+    critical path and of all time; `gain(worker=...)`, how many seconds shorter the run would be
+    without a worker, an operator, an activity or a channel; and `notes`.
 
     Raises TraceError if the path is not a log, SessionError for a session of Spark Connect,
     SetUpError if packages are missing.

@@ -29,6 +29,7 @@ from rechannel.profiling.model.trace import MS, Trace
 from rechannel.profiling.spark.event_files import find_log
 from rechannel.profiling.spark.landmarks import spark_landmarks
 from rechannel.profiling.spark.log import SparkLog
+from rechannel.profiling.spark.part import part_of
 from rechannel.profiling.spark.times import left_out
 from rechannel.profiling.spark.trace import SparkTrace, spark_trace
 from rechannel.profiling.storage.cells import SpilledCells
@@ -142,7 +143,7 @@ def _open_spark(place: Path, *, strict: bool) -> OpenedTrace:
         notes=notes,
         batches=log.batches,
         task=_median_task(made),
-        diagnosis=lambda: diagnosed(Case(app=facts)),
+        diagnosis=lambda first, last: diagnosed(Case(app=part_of(facts, first, last))),
         landmarks=spark_landmarks(facts),
     )
 

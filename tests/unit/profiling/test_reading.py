@@ -203,10 +203,18 @@ def test_a_log_is_diagnosed_as_a_whole():
     assert [each.cause for each in found.findings if each.weighty] == ["skew"]
     # The worker on which the long task ran is not named as well.
     assert "straggler" not in {each.cause for each in found.findings}
+
+
+def test_a_part_of_a_log_is_diagnosed_as_if_there_were_nothing_else():
     part = rc.profile(EXAMPLES / "skewed-join.zstd", since="1 second")
-    assert "skew" not in {each.cause for each in part.findings}
-    assert part.findings[0].cause == "straggler"
-    assert any("the part that was chosen" in note for note in part.notes)
+    whole = rc.profile(EXAMPLES / "skewed-join.zstd")
+    assert [each.findings[0].cause for each in (part, whole)] == ["skew", "skew"]
+    assert part.findings[0].seconds == whole.findings[0].seconds
+    # The run is shorter, so the same seconds are more of it.
+    assert part.findings[0].gain > whole.findings[0].gain
+    # Nothing of the stage lies within its own last second.
+    late = rc.profile(EXAMPLES / "skewed-join.zstd", since="20 seconds")
+    assert "skew" not in {each.cause for each in late.findings}
 
 
 def test_what_is_on_the_path_gains_nothing_beside_what_a_diagnosis_knows():

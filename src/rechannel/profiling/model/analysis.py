@@ -103,8 +103,8 @@ class OpenedTrace:
     """Batches of streams; timesteps of a Rechannel job."""
     task: int = 0
     """Length of the median task, ns; 0 if unknown."""
-    diagnosis: Callable[[], Sequence[Finding]] | None = None
-    """Returns what is found in more than the trace, if there is more; called once."""
+    diagnosis: Callable[[int, int], Sequence[Finding]] | None = None
+    """Returns what is found in more than the trace, between two times, ns, if there is more; called once."""
     landmarks: Landmarks = field(default_factory=Landmarks)
 
 
@@ -126,10 +126,6 @@ class ProfileOptions:
 
 
 DEFAULT_OPTIONS = ProfileOptions()
-PART = (
-    "findings rest on the critical path of the part that was chosen; the whole log may have others"
-)
-"""What a profile of a part of a log notes: what is known of its application refers to all of it."""
 
 
 def analyse(
@@ -151,18 +147,18 @@ def analyse(
             what = f"between {options.since:g} and {options.until:g} s"
         msg = f"{trace.title} has nothing {what}: it lasts {(end - begin) / NS:.1f} s"
         raise TraceError(msg)
-    if (first, last) != (begin, end) and trace.diagnosis is not None:
-        trace = replace(trace, diagnosis=None, notes=[*trace.notes, PART])
     threshold = round(options.threshold * NS)
     fits = _fitted(trace, options, (first, last))
     wholes = Pieces.of(trace.source, fits.wholes, threshold)
+    windows = fits.windows
     if isinstance(options.window, float | int):
         windows = windows_of((first, last), max(1, round(options.window * NS)))
-        pieces = Pieces.of(trace.source, windows, threshold)
-        return analyse_pieces(trace, pieces, each, held, wholes)
-    found = analyse_pieces(
-        trace, Pieces.of(trace.source, fits.windows, threshold), each, held, wholes
-    )
+    found = analyse_pieces(trace, Pieces.of(trace.source, windows, threshold), each, held, wholes)
+    if trace.diagnosis is not None:
+        told = merged(trace.diagnosis(first, last), found.findings)
+        found = replace(found, findings=told)
+    if windows is not fits.windows:
+        return found
     numbers = pl.Series("batch", list(fits.numbers), dtype=pl.Int64)
     made = found.profile
     return replace(found, profile=replace(made, windows=made.windows.with_columns(numbers)))
@@ -198,8 +194,6 @@ def analyse_pieces(
     suspected = suspects(made)
     won = gains([suspect.change for suspect in suspected], wholes, each)
     told = findings(suspected, won, sum(end - start for start, end in wholes.windows))
-    if trace.diagnosis is not None:
-        told = merged(trace.diagnosis(), told)
     notes = [*trace.notes, *pieces.notes]
     lost = int(made.windows["left_out"].sum()) if len(made.windows) else 0
     if lost:

@@ -135,8 +135,8 @@ def test_findings_of_a_diagnosis_come_first():
     said = Finding(cause="skew", text="Stage 3 is skewed.", advice="Salt it.", gain=0.4)
     asked = []
 
-    def diagnosis():
-        asked.append(1)
+    def diagnosis(start, end):
+        asked.append((start, end))
         return [said]
 
     trace = OpenedTrace(
@@ -145,7 +145,7 @@ def test_findings_of_a_diagnosis_come_first():
         diagnosis=diagnosis,
     )
     first, *others = analyse(trace, ProfileOptions(window=4.0)).findings
-    assert (first, asked) == (said, [1])
+    assert (first, asked) == (said, [trace.source.span])
     assert {each.cause for each in others} == {"processing", "scheduling"}
     # What the trace alone says has no gain then: the diagnosis knows better.
     assert [each.gain for each in others] == [None, None]
