@@ -38,7 +38,7 @@ def part_of(app: Application, start: int, end: int) -> Application:
 
 
 def _tasks(tasks: TaskRows, start: int, end: int) -> TaskRows:
-    """Return the tasks within [start, end], ns; the given ones stay as they are."""
+    """Return the tasks within [start, end], ns, and leave the given ones unchanged."""
     part = TaskRows()
     part.executors, part.lost = tasks.executors, tasks.lost
     part.blocks = tasks.close()
