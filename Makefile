@@ -25,7 +25,7 @@ PYTEST := -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
 # Tests and benchmarks that run beside each other disturb each other's figures.
 .NOTPARALLEL:
-.PHONY: help environment demo test test-all test-minors test-lowest test-browser picture check lint format docs release bench clean
+.PHONY: help environment demo test test-all test-minors test-lowest test-browser picture check labelled lint format docs release bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ picture:  ## take the picture of a profile's page that the docs show, in a real 
 	.venv-browser/bin/python scripts/profile_page_picture.py
 
 check: lint test  ## everything that has to hold before a merge
+
+labelled: environment  ## compare what the diagnosis says of logs with a known cause with their labels
+	@$(BIN)/python -m tests.unit.profiling.labelled.confusion
 
 lint: environment  ## check format, style, prose, types and import directions
 	$(BIN)/ruff format --check .

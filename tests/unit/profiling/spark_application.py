@@ -170,14 +170,14 @@ def _wait_for_executors(spark: SparkSession, count: int) -> None:
 
 
 @contextlib.contextmanager
-def _cluster() -> Iterator[str]:
-    """A cluster of two hosts, which speculation asks for: the address of its master."""
+def cluster(cores: int = 1) -> Iterator[str]:
+    """A cluster of two hosts with so many cores each, which speculation asks for: the address of its master."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     address = f"spark://127.0.0.1:{port}"
     command = [f"{os.environ['SPARK_HOME']}/bin/spark-class"]
-    worker = ["org.apache.spark.deploy.worker.Worker", "--cores", "1", "--memory", "1g"]
+    worker = ["org.apache.spark.deploy.worker.Worker", "--cores", str(cores), "--memory", "1g"]
     master = ["org.apache.spark.deploy.master.Master", "--port", str(port)]
     commands = [
         [*command, *master, "--host", "127.0.0.1", "--webui-port", "0"],
@@ -288,7 +288,7 @@ def main(case: str, target: Path, codec: str) -> None:
         os.chdir(place)
         (place / "logs").mkdir()
         builder = SparkSession.builder.appName(case)
-        builder = builder.master(master or held.enter_context(_cluster()))
+        builder = builder.master(master or held.enter_context(cluster()))
         for name, value in {
             **OPTIONS,
             **more,
