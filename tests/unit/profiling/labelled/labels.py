@@ -95,7 +95,8 @@ LABELS = (
         family="memory",
         cause="garbage-collection",
         settings={SHUFFLE: "4", MEMORY: "512m"},
-        mended={MEMORY: "4g"},
+        # A heap that grows step by step is collected at each of them.
+        mended={MEMORY: "5g", "spark.driver.extraJavaOptions": "-Xms5g"},
     ),
     Label(
         name="cache-too-large",
@@ -215,7 +216,7 @@ LABELS = (
         name="stream-that-forgets-nothing",
         family="streams",
         cause="watermark",
-        settings={SHUFFLE: "4"},
+        settings={SHUFFLE: "4", MEMORY: "2g"},
         mended={},
     ),
     Label(

@@ -29,7 +29,7 @@ TWINS = [label for label in LABELS if label.mended is not None]
 
 
 @cache
-def diagnosed(label):
+def judged_once(label):
     return outcome(label)
 
 
@@ -46,12 +46,12 @@ def named(labels, missed):
 
 @pytest.mark.parametrize("label", named(LABELS, MISSED))
 def test_the_first_finding_is_the_cause(label):
-    assert diagnosed(label).found == label.cause
+    assert judged_once(label).found == label.cause
 
 
 @pytest.mark.parametrize("label", named(TWINS, MISJUDGED))
 def test_the_gain_is_what_mending_has_gained(label):
-    assert diagnosed(label).close
+    assert judged_once(label).close
 
 
 def test_there_are_enough_of_them():
