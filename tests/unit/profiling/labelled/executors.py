@@ -18,7 +18,7 @@ from tests.unit.profiling.labelled.work import (
     wait_for_executors,
 )
 
-SHARE = 0.25
+SHARE = 0.15
 """Of the time in which a slowed executor runs."""
 MS_PER_ROW = 2
 LOST_AFTER = 4.5
@@ -30,7 +30,7 @@ def work(spark: SparkSession, tasks: int, rows: int) -> None:
 
 
 def slow_host(spark: SparkSession, place: Path, *, mended: bool) -> None:
-    """Three jobs of equal tasks on two executors, one of which has a quarter of the other's speed."""
+    """Three jobs of equal tasks on two executors, one of which has a seventh of the other's speed."""
     del place
     wait_for_executors(spark, 2)
     slow = executors(spark)["1"]

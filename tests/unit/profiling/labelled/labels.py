@@ -24,7 +24,7 @@ ADAPTIVE = "spark.sql.adaptive.enabled"
 MEMORY = "spark.driver.memory"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Label:
     """An application, and what a diagnosis of its log has to say first."""
 
@@ -200,7 +200,7 @@ LABELS = (
         family="streams",
         cause="slow-state-store",
         settings={
-            SHUFFLE: "4",
+            SHUFFLE: "48",
             "spark.sql.streaming.stateStore.providerClass": (
                 "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
             ),
@@ -208,6 +208,7 @@ LABELS = (
             "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "false",
         },
         mended={
+            SHUFFLE: "4",
             "spark.sql.streaming.stateStore.rocksdb.compactOnCommit": "false",
             "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         },
