@@ -2,8 +2,8 @@
 
 A task takes the core with its number (its index in the stage, modulo the number of cores), so that
 the same part of the data is on the same core in every batch. If that core is busy, the task takes
-the one that was freed last before it arrived, as in SnailTrail's adapter; if all are busy, an
-extra one.
+the one that was freed last before it arrived, as in SnailTrail's adapter. If all are busy, it takes
+one whose task may have arrived, and left, a little sooner; else an extra one.
 
 A core is free before the log has the end of its task: so the driver has that end at the launch of
 the next task on that core, if it is not earlier.
@@ -59,13 +59,15 @@ class ExecutorCores:
     def place(self, rows: Rows) -> None:
         """Assign cores to tasks; they must be later than those of all previous calls."""
         order = np.argsort(rows["arrive"], kind="stable")
+        late = rows["arrive"] - rows["launch"]
         columns = tuple(
             np.ascontiguousarray(column[order])
-            for column in (rows["executor"], rows["index"], rows["arrive"], leaving(rows))
+            for column in (rows["executor"], rows["index"], rows["arrive"], leaving(rows), late)
         )
         places = (self._first, self._free)
         core, before, more = _placed(columns, self.known, places, self.used)
         rows["core"][order] = core
+        rows["arrive"][order] = columns[2]
         self.crowded += more
         _meet(rows, order[before >= 0], order[before[before >= 0]])
 
@@ -75,8 +77,12 @@ def _placed(tasks: Any, known: Any, places: Any, used: Any) -> Any:  # pragma: n
     """Return the core of every task, which task used it before (-1 if that is not one of these, or
     has not left it), and how many needed an extra core. places: the first core of every executor,
     and when cores become free. That and used are updated in place.
+
+    How long a task waited on its way, and how long its result did, is an assumption. If all cores
+    are busy, and the one that is free next would be free if its task had arrived sooner, that task
+    did: arrive and leave are updated in place, too.
     """
-    executor, index, arrive, leave = tasks
+    executor, index, arrive, leave, slack = tasks
     first, all_free = places
     count, more = len(executor), 0
     core = np.empty(count, dtype=np.int32)
@@ -95,6 +101,14 @@ def _placed(tasks: Any, known: Any, places: Any, used: Any) -> Any:  # pragma: n
                 if free[c] <= arrive[i] and (best < 0 or free[c] > free[best]):
                     best = c
         if best < 0:
+            soon = np.argmin(free[: known[e]])
+            last, missing = latest[first[e] + soon], free[soon] - arrive[i] + 1
+            if last >= 0 and leave[last] == free[soon] and missing <= slack[last]:
+                best = soon
+                for column in (arrive, leave, slack):
+                    column[last] -= missing
+                free[soon] = leave[last]
+        if best < 0:
             best = max(used[e], known[e])
             if best == len(free):
                 best = np.argmin(free)
@@ -103,6 +117,7 @@ def _placed(tasks: Any, known: Any, places: Any, used: Any) -> Any:  # pragma: n
         if free[best] <= arrive[i]:
             before[i] = latest[first[e] + best]
         latest[first[e] + best] = i
+        slack[i] = min(slack[i], arrive[i] - free[best])
         used[e] = max(used[e], best + 1)
         free[best] = max(free[best], leave[i])
     return core, before, more
@@ -116,9 +131,12 @@ def _meet(rows: Rows, task: Times, before: Times) -> None:
     after the next launch: otherwise nothing would seem to cause that one. Fetching of that result is
     left out. task, before: rows.
     """
+    left = leaving(rows[before])
     early = (rows["launch"][task] < rows["finish"][before]) & ~rows["killed"][before]
-    task, before = task[early], before[early]
-    times = np.maximum(rows["launch"][task], leaving(rows[before]))
+    # Two messages without duration would form a cycle.
+    early &= left < rows["arrive"][task]
+    task, before, left = task[early], before[early], left[early]
+    times = np.maximum(rows["launch"][task], left)
     rows["finish"][before] = np.minimum(rows["finish"][before], times)
     rows["getting"][before] = False
     rows["launch"][task] = times

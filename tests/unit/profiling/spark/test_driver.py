@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from rechannel.profiling.model.trace import RESERVED
+from rechannel.profiling.reading import profile_trace
 from rechannel.profiling.spark.application import (
     Application,
     Batch,
@@ -230,6 +231,25 @@ def test_the_driver_waits_for_a_core_that_is_free_before_its_task_is_over():
         ("scheduling", 500, 510),
         ("driver program", 510, 800),
     ]
+
+
+def test_a_task_that_follows_at_once_is_no_cycle():
+    """Nothing lies between both tasks on their core: the first one left it a little sooner, if it can."""
+    first = task_end(0, info(0, "1", 110, 320, Index=0), metrics(204))
+    begun, over = running(100, 510)
+    for launch, known, crowded in ((315, 315, 0), (312, 320, 1)):
+        second = task_end(0, info(1, "1", launch, 500, Index=1), metrics(500 - launch))
+        read = SparkLog(strict=True).read(
+            [*small()[:2], added("1", 10), begun, first, second, over, small()[-1]]
+        )
+        made = spark_trace(read)
+        assert made.crowded == crowded
+        went = made.whole().messages
+        assert (went.sent <= went.received).all()
+        times = went.received[went.target == 0] // MS - START
+        assert sorted(times.tolist()) == [known, 500]
+        profiled = profile_trace(made, window=10**10)
+        assert profiled.cells.collect()["critical"].sum() == pytest.approx(1)
 
 
 def test_the_end_of_a_killed_attempt_is_no_event():
