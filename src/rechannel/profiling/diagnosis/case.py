@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rechannel.profiling.diagnosis.change import Change
-from rechannel.profiling.diagnosis.driver_spans import driver_spans
+from rechannel.profiling.diagnosis.driver_spans import DriverSpan, driver_spans
 from rechannel.profiling.diagnosis.observed import Observed, Spans, observed
 from rechannel.profiling.diagnosis.replay import (
     Durations,
@@ -183,9 +183,14 @@ class Case:
         return float(min(first, last)), float(last)
 
     @cached_property
+    def spans(self) -> Sequence[DriverSpan]:
+        """What the driver did from the start to the end."""
+        return driver_spans(self.app)
+
+    @cached_property
     def _idle(self) -> Spans:
         """When the application waited for its user, or for input."""
-        idle = [(one.start, one.end) for one in driver_spans(self.app) if one.kind == IDLE]
+        idle = [(one.start, one.end) for one in self.spans if one.kind == IDLE]
         return np.array(idle, dtype=np.float64).reshape(-1, 2)
 
     @cached_property

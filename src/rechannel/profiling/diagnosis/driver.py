@@ -36,7 +36,7 @@ LEAST_IDLE = 5_000
 
 def on_driver(case: Case) -> Iterator[Finding]:
     """Find what the driver spends time on while no task runs."""
-    time = DriverTime.of(case.app)
+    time = DriverTime.of(case)
     for rule in _RULES:
         yield from rule(time)
 

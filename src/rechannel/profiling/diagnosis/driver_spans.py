@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
-
-import numpy as np
 
 from rechannel.profiling.model.trace import MS
 from rechannel.profiling.spark.application import Application, Batch, Execution, Job
@@ -45,13 +43,14 @@ def driver_spans(app: Application) -> list[DriverSpan]:
     timeline = driver_timeline(app)
     starts = sorted((job.start, job.number) for job in app.jobs.values())
     events, now = _events(app, timeline), _State()
+    times, kinds = timeline.times.tolist(), timeline.kinds.tolist()
     last = app.start or min((time for time, *_ in events if time), default=app.end)
     found: list[DriverSpan] = []
     for time, begins, event in [*events, (app.end, False, None)]:
         until = min(time, app.end)
         if until > last:
-            kind = DRIVER_KINDS[int(timeline.kinds[timeline.at(np.array([last * MS]))[0]])]
-            _append(found, _span(kind, now, starts, (last, until)))
+            kind = kinds[max(0, bisect_right(times, last * MS) - 1)]
+            _append(found, _span(DRIVER_KINDS[kind], now, starts, (last, until)))
             last = until
         now.take(begins, event)
     return found
@@ -127,7 +126,15 @@ def _span(
 
 def _append(spans: list[DriverSpan], span: DriverSpan) -> None:
     """Append a span, or make the last one longer if it is of the same."""
-    if spans and replace(spans[-1], start=span.start, end=span.end) == span:
+    if spans and _same(spans[-1], span):
         spans[-1] = replace(span, start=spans[-1].start)
     else:
         spans.append(span)
+
+
+def _same(one: DriverSpan, other: DriverSpan) -> bool:
+    """Return whether spans differ in their times only."""
+    return (one.kind, one.job, one.next_job, one.execution, one.batch) == (
+        *(other.kind, other.job, other.next_job),
+        *(other.execution, other.batch),
+    )

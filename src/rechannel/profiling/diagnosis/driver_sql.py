@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from itertools import islice
 
 from rechannel.profiling.diagnosis.driver_spans import DriverSpan
 from rechannel.profiling.diagnosis.driver_time import DriverTime
@@ -32,7 +31,8 @@ def analysed(time: DriverTime, span: DriverSpan) -> int | None:
     program's own code: the program has just built and analysed that plan. None if there is none.
     """
     starts = time.executions if span.job is not None else ()
-    for start, number in islice(starts, bisect_left(starts, (span.end, -1)), None):
+    for place in range(bisect_left(starts, (span.end, -1)), len(starts)):
+        start, number = starts[place]
         if start - span.end > SOON:
             return None
         if is_wide(time.app.executions[number]):

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rechannel.profiling.diagnosis.driver_spans import DriverSpan, driver_spans
+from rechannel.profiling.diagnosis.case import Case
+from rechannel.profiling.diagnosis.driver_spans import DriverSpan
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
 from rechannel.profiling.spark.application import Application
 from rechannel.profiling.spark.busy import Busy, Floats, busy
@@ -31,7 +32,7 @@ class DriverTime:
     """What the driver did, and for how long no task ran then."""
 
     app: Application
-    spans: list[DriverSpan]
+    spans: Sequence[DriverSpan]
     on_core: Busy
     """When a task was on its core, or on its way to it."""
     alone: Floats
@@ -42,17 +43,22 @@ class DriverTime:
     """Start and number of all executions, sorted."""
     results: Mapping[int, int]
     """Bytes of large results of jobs."""
+    length: float
+    """ms of the run; without the time in which a session waited for its user."""
 
     @classmethod
-    def of(cls, app: Application) -> DriverTime:
+    def of(cls, case: Case) -> DriverTime:
         """Cut up the driver's time."""
+        app, spans = case.app, case.spans
         tasks = app.tasks.close()
         on_core = busy(tasks.each(), lambda rows: (rows["launch"], leaving(rows)))
         delivered = busy(tasks.each(), lambda rows: (rows["launch"], rows["finish"]))
-        spans = driver_spans(app)
         starts = np.array([span.start for span in spans], dtype=np.float64)
         ends = np.array([span.end for span in spans], dtype=np.float64)
         used = on_core.within(starts, ends)
+        whole = float(app.end - app.start)
+        if not app.batches:
+            whole -= sum(span.end - span.start for span in spans if span.kind == IDLE)
         return cls(
             app=app,
             spans=spans,
@@ -60,19 +66,9 @@ class DriverTime:
             alone=ends - starts - used,
             executions=sorted((one.start, one.number) for one in app.executions.values()),
             results=job_results(app),
+            length=max(1.0, whole),
             fetching=np.maximum(0.0, delivered.within(starts, ends) - used),
         )
-
-    @property
-    def length(self) -> float:
-        """ms of the run; without the time in which a session waited for its user."""
-        whole = float(self.app.end - self.app.start)
-        return max(1.0, whole if self.app.batches else whole - self.idle)
-
-    @property
-    def idle(self) -> float:
-        """ms in which a session or a stream waited for something to do."""
-        return sum(ms for _, ms in self.of_kind(IDLE))
 
     def of_kind(
         self, *kinds: str, where: Callable[[DriverSpan], bool] = lambda _: True

@@ -21,7 +21,7 @@ from rechannel.profiling.model.trace import MS
 from rechannel.profiling.spark.application import Application, Executor, Stage
 from rechannel.profiling.spark.busy import merged
 from rechannel.profiling.spark.rows import FAILURES
-from rechannel.profiling.spark.stage_tasks import stages_of
+from rechannel.profiling.spark.stage_tasks import stages_of, tasks_of
 from rechannel.profiling.storage.blocks import Rows
 
 WORTH = 0.02
@@ -31,6 +31,8 @@ EXCEPTION, FETCH, LOST = (
 )
 SOON = 2_000
 """ms after which the loss of an executor has become known."""
+SEVERAL = 100
+"""Stages that are read one by one; more of them are read in one pass."""
 AT_ONCE = 500
 """ms within which a task is launched if a core is free."""
 RECENT = 300_000
@@ -74,7 +76,7 @@ def failures(case: Case) -> Iterator[Finding]:
     )
     outages = list(_outages(app, lost))
     costs = {"lost-executor": Cost(executors=lost), "fetch-failure": Cost(), "failed-work": Cost()}
-    for (number, attempt), rows in stages_of(app):
+    for (number, attempt), rows in _touched(app, outages):
         begun = waited(rows, outages)
         if bool(rows["good"].all()) and not len(begun):
             continue
@@ -88,6 +90,26 @@ def failures(case: Case) -> Iterator[Finding]:
             yield _FINDINGS[cause](cause, app, cost, length)
         elif cause == "lost-executor" and lost:
             yield _harmless(lost, cost)
+
+
+def _touched(app: Application, outages: Sequence[Outage]) -> Iterator[tuple[tuple[int, int], Rows]]:
+    """Yield the stages with attempts that were of no use, and those that ran in an outage."""
+    tasks = app.tasks
+    lost = np.fromiter(tasks.lost, dtype=np.int64, count=len(tasks.lost))
+    keys: set[tuple[int, int]] = set()
+    for rows in tasks.close().each():
+        bad = rows[~rows["good"] | np.isin(rows["number"], lost)]
+        keys.update(zip(bad["stage"].tolist(), bad["attempt"].tolist(), strict=True))
+    for outage in outages:
+        keys.update(
+            key
+            for key, span in tasks.stages.items()
+            if span.start < outage.end * MS and span.end > outage.start * MS
+        )
+    if len(keys) > SEVERAL:
+        yield from (each for each in stages_of(app) if each[0] in keys)
+    else:
+        yield from ((key, tasks_of(app, *key)) for key in sorted(keys))
 
 
 def _outages(app: Application, lost: list[Executor]) -> Iterator[Outage]:
