@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 
+import numpy as np
+
 from rechannel.profiling.diagnosis.driver_spans import DriverSpan
 from rechannel.profiling.diagnosis.driver_time import DriverTime
 from rechannel.profiling.diagnosis.plans import is_wide, metadata_ms, plan_size
@@ -14,7 +16,9 @@ from rechannel.profiling.spark.driver import COMMIT, LISTING, PLANNING, PROGRAM
 
 SOON = 50
 """ms between the analysis of a plan and the start of its execution."""
-USUAL_PLANNING = 500
+LONG_PLANNING = 500
+"""ms of planning from which that of an execution is long."""
+USUAL_PLANNING = 200
 """ms of planning per execution that are usual."""
 USUAL_WIDE = 3_000
 """ms that are usual for the first execution if its plan is large."""
@@ -50,12 +54,15 @@ def planning(time: DriverTime) -> Iterator[Finding]:
         built = analysed(time, span)
         if built is not None:
             of[built] = of.get(built, 0.0) + ms
+    excess = {number: ms - USUAL_PLANNING for number, ms in of.items() if ms > LONG_PLANNING}
     begun = [(job.start, job.execution) for job in app.jobs.values() if job.execution is not None]
     first = min(begun, default=(0, -1))[1]
-    excess = {number: ms - USUAL_PLANNING for number, ms in of.items()}
     if first in excess:
+        # Later ones tell what is not the compilation of classes.
+        others = [ms for number, ms in excess.items() if number != first]
         wide = is_wide(app.executions.get(first))
-        excess[first] = of[first] - (USUAL_WIDE if wide else USUAL_FIRST)
+        alone = of[first] - (USUAL_WIDE if wide else USUAL_FIRST)
+        excess[first] = max(alone, min(excess[first], float(np.median(others or [0.0]))))
     slow = {number: ms for number, ms in excess.items() if ms > 0}
     total = sum(slow.values())
     if not slow or not time.worth(total):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -109,7 +110,7 @@ def grows_for_ever(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
             Evidence(name="state", value=last.state_bytes, unit="B"),
         ),
     )
-    yield finding
+    yield finding if time.worth(saved) else replace(finding, gain=None, seconds=None, share=None)
 
 
 def grows(rows: Floats) -> bool:
