@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
 
 from rechannel.profiling.diagnosis.driver_time import LARGE, DriverTime
 from rechannel.profiling.diagnosis.plans import Broadcast, broadcasts
-from rechannel.profiling.diagnosis.words import counted, execution_of, percent, seconds, size
+from rechannel.profiling.diagnosis.words import (
+    counted,
+    execution_of,
+    percent,
+    seconds,
+    short,
+    size,
+)
 from rechannel.profiling.model.finding import Evidence, Finding, Place
 from rechannel.profiling.spark.application import Application, Job
 from rechannel.profiling.spark.driver import BROADCAST, SCHEDULING
 from rechannel.profiling.spark.rows import TASK_ROW, leaving
 from rechannel.profiling.spark.stage_tasks import tasks_of
 
+_KEYS = re.compile(r"Join \[([^\]]+)\]")
+"""Matches the columns of a join's first side, as a plan has them."""
 THRESHOLD = "spark.sql.autoBroadcastJoinThreshold"
 NO_TASKS = np.empty(0, dtype=TASK_ROW)
 USUAL = 300
@@ -91,11 +101,20 @@ def _waiting(app: Application, job: Job) -> float:
 def _about(made: Broadcast | None) -> str:
     if made is None or not made.size:
         return ""
-    join = f" of {made.join[:100]}" if made.join else ""
     return (
-        f" The side{join} has {counted(made.rows, 'row')} and {size(made.size)}; to collect, build"
-        f" and send it took {seconds(made.ms)}."
+        f" The broadcast side{_of(made.join)} has {counted(made.rows, 'row')} and {size(made.size)};"
+        f" collecting, building and sending it took {seconds(made.ms)}."
     )
+
+
+def _of(join: str) -> str:
+    """Return which join it is: by the columns of its first side, or as the plan has it."""
+    if not join:
+        return ""
+    keys = _KEYS.search(join)
+    if keys is None:
+        return f" of {short(join)}"
+    return f" of the join on {re.sub(r'#[0-9]+L?', '', keys[1])}"
 
 
 def _now(value: str) -> str:

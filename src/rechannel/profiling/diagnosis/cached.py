@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rechannel.profiling.diagnosis.case import Case
-from rechannel.profiling.diagnosis.words import counted, percent, seconds
+from rechannel.profiling.diagnosis.words import counted, percent, seconds, short
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
 from rechannel.profiling.model.trace import MS
 from rechannel.profiling.spark.application import Application, Stage, Stored
@@ -84,11 +84,11 @@ def _lost(app: Application, stored: Stored, stages: Sequence[Stage]) -> Iterator
     share = saved / length
     if again < MISSING * partitions or share < WORTH:
         return
-    name = f"dataset {stored.name[:60]!r}" if stored.name else f"RDD {stored.rdd}"
+    name = f"dataset {short(stored.name)!r}" if stored.name else f"RDD {stored.rdd}"
     _, stage, absent = worst
     yield Finding(
         cause="cache-lost",
-        text=f"The {name} is to be cached, but {percent(again / partitions)} of the partitions that"
+        text=f"The {name} is marked to be cached, but {percent(again / partitions)} of the partitions that"
         f" {counted(len(later), 'later stage')} needed were not in the cache and were computed"
         f" again, {absent} of {stored.partitions} in stage {stage.number} alone. With all of them"
         f" in the cache the run would be {seconds(saved)} ({percent(share)}) shorter.",
@@ -158,9 +158,9 @@ def not_cached(app: Application) -> Iterator[Finding]:
         yield Finding(
             cause="recomputed-stages",
             text=f"{len(same)} SQL executions compute the same stage, first as stage"
-            f" {stage.number} ({stage.name[:80]}). A dataset that is kept would make the run up to"
-            f" {seconds(saved)} ({percent(saved / length)}) shorter, if it fits and is cheap to"
-            " read.",
+            f" {stage.number} ({short(stage.name)}). If its result were kept, the run would be up to"
+            f" {seconds(saved)} ({percent(saved / length)}) shorter, provided that it fits and is"
+            " cheap to read.",
             advice="`persist` the dataset that these queries have in common before the first of"
             " them, or write it to a table, and `unpersist` it after the last one.",
             gain=saved / length,

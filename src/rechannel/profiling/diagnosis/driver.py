@@ -70,8 +70,8 @@ def program(time: DriverTime) -> Iterator[Finding]:
         "driver-program",
         total,
         f"Executors wait {seconds(total)} ({percent(total / time.length)} of the run) for code of"
-        f" the program that runs on the driver, {stretches}. No job and no SQL execution is open"
-        " then.",
+        f" the program that runs on the driver, {stretches}. Meanwhile no job and no SQL"
+        " execution is running.",
         "Look at what the program does there. Move work on rows into Spark (DataFrame operations,"
         " `mapInPandas`), run independent work in a thread while a job runs, or leave it out.",
         certainty=Certainty.CERTAIN,

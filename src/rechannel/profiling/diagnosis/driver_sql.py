@@ -69,13 +69,13 @@ def planning(time: DriverTime) -> Iterator[Finding]:
         return
     longest = max(slow, key=lambda number: slow[number])
     size = plan_size(app.executions.get(longest))
-    many = "" if len(slow) == 1 else f", and so do {len(slow) - 1} more"
+    many = "" if len(slow) == 1 else f", and {counted(len(slow) - 1, 'other')} take long, too"
     yield time.finding(
         "planning",
         total,
         f"{execution_of(app, longest)[:1].upper()}{execution_of(app, longest)[1:]} takes"
         f" {seconds(of[longest])} to plan{many}: executors wait {seconds(total)}"
-        f" ({percent(total / time.length)} of the run) more for that than is usual. Its plan has"
+        f" ({percent(total / time.length)} of the run) longer for plans than usual. Its plan has"
         f" {counted(size.nodes, 'node')} and at least {counted(size.expressions, 'expression')}.",
         "Make the plan smaller: add columns with one `select` instead of many `withColumn`, cut"
         " long chains of transformations with `localCheckpoint()` or by writing a table, and read"
@@ -104,7 +104,7 @@ def commit(time: DriverTime) -> Iterator[Finding]:
         total,
         f"After their last task, {counted(len(slow), 'SQL execution')} that write need"
         f" {seconds(sum(of[number] for number in slow))} to commit,"
-        f" {seconds(total)} ({percent(total / time.length)} of the run) more than is usual. The"
+        f" {seconds(total)} ({percent(total / time.length)} of the run) more than usual. The"
         f" slowest is {execution_of(app, longest)} with {seconds(of[longest])}.",
         "Write fewer and larger files (`repartition` or `coalesce` before the write, fewer"
         " partition values at a time). On an object store use a committer made for it"
@@ -134,7 +134,7 @@ def listing(time: DriverTime) -> Iterator[Finding]:
         "file-listing",
         total,
         f"Listing the files of tables takes {seconds(total)} ({percent(total / time.length)} of"
-        f" the run), the longest in {where}; nothing else runs then.",
+        f" the run), most of it in {where}; meanwhile nothing else runs.",
         "Keep fewer and larger files and fewer partitions, read a table of a catalog instead of a"
         " path, and name the partitions that are needed in the path or in a filter.",
         place=place,

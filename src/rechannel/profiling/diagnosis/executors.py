@@ -27,7 +27,7 @@ _ALLOCATION = "spark.dynamicAllocation"
 
 
 def start_up(time: DriverTime) -> Iterator[Finding]:
-    """Find a start that takes longer than is usual."""
+    """Find a start that takes longer than usual."""
     total = sum(ms for _, ms in time.of_kind(STARTING))
     excess = total - USUAL_START
     if excess <= 0 or not time.worth(excess):
@@ -36,7 +36,7 @@ def start_up(time: DriverTime) -> Iterator[Finding]:
         "start-up",
         excess,
         f"The application waits {seconds(total)} for its first executor,"
-        f" {seconds(excess)} ({percent(excess / time.length)} of the run) longer than is usual.",
+        f" {seconds(excess)} ({percent(excess / time.length)} of the run) longer than usual.",
         "Look at the queue and the free resources of the cluster, and at the size of images and"
         " archives (`spark.archives`, `spark.jars`, `spark.kubernetes.container.image`) that hosts"
         " fetch; use one session for several jobs.",

@@ -67,7 +67,7 @@ def _finding(case: Case, family: Family, names: tuple[str, ...], gain: Gain) -> 
         cause="python-function",
         text=(
             f"{called(case, key)}{alike(family)} spends {percent(took / lasted)} of its tasks' time in the Python"
-            f" {plural} {listed(unique)}: {seconds(took / MS)} in all, while its JVM waits."
+            f" {plural} {listed(unique)}: {seconds(took / MS)} in all, while the JVM waits."
         ),
         advice=(
             f"Write {listed(unique)} with Spark's own expressions, or as a pandas UDF that works on whole columns;"

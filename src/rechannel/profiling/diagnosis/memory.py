@@ -87,7 +87,7 @@ def _spilled(
     assumed = (
         "estimated from tasks that did not spill"
         if compared
-        else "an assumption: each byte that is spilled is written and read at the speed of reading the input"
+        else "an estimate: bytes that are spilled are assumed to be written and read as fast as the input"
     )
     cut = (
         f"Cut the work into {ceil(times)} times as many tasks with spark.sql.shuffle.partitions, or raise"
@@ -98,8 +98,8 @@ def _spilled(
         cause="spill",
         text=(
             f"{called(case, key)}{alike(family)} spills {size(disk)} to disk ({size(memory)} in memory), in"
-            f" {counted(len(wet), 'task')} of {len(rows)}: a task would need about {size(need)} and had {size(had)}."
-            f" The gain is {assumed}."
+            f" {len(wet)} of its {counted(len(rows), 'task')}: a task would need about {size(need)} and had"
+            f" {size(had)}. The gain is {assumed}."
         ),
         advice=f"{cut} {_memory_setting(case)} or spark.memory.fraction.",
         gain=gain.share,
@@ -152,7 +152,7 @@ def garbage(case: Case) -> Iterator[Finding]:
         cause="garbage-collection",
         text=(
             f"Tasks spend {percent(gc / lasted)} of their time in garbage collection,"
-            f" {seconds(gc / MS)} in all, most of it in {_lower(called(case, worst))}: their heap is nearly full."
+            f" {seconds(gc / MS)} in all, most of it in {_lower(called(case, worst))}: their heap may be nearly full."
         ),
         advice=(
             f"Raise {_memory_setting(case)}, run fewer tasks at a time on an executor (spark.executor.cores), or"

@@ -49,9 +49,9 @@ def collected(time: DriverTime) -> Iterator[Finding]:
     yield time.finding(
         "collecting-results",
         total,
-        f"The driver collects {size(results[longest])} of rows of {job_of(time.app, longest)}{many}"
-        f" and decodes them for {seconds(total)} ({percent(total / time.length)} of the run), while"
-        " executors wait. That includes what the program does right after it has the rows.",
+        f"The driver spends {seconds(total)} ({percent(total / time.length)} of the run) on collecting"
+        f" {size(results[longest])} of rows of {job_of(time.app, longest)}{many} and on decoding them,"
+        " while executors wait. That includes what the program does right after it has the rows.",
         "Aggregate, filter or `limit` before `collect`, `toPandas` or `toLocalIterator`, or write"
         f" the rows from the executors (`df.write`).{arrow}",
         certainty=Certainty.LIKELY,

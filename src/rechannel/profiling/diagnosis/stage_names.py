@@ -70,7 +70,7 @@ def called(case: Case, key: StageKey) -> str:
 def alike(family: Family) -> str:
     """Return how many more stages there are like the first of a family, as an insertion."""
     more = len(family.stages) - 1
-    return f" (and {more} more like it)" if more else ""
+    return f", like {more} other{'' if more == 1 else 's'}," if more else ""
 
 
 def place_of(case: Case, key: StageKey) -> Place:

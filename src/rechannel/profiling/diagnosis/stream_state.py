@@ -91,7 +91,7 @@ def grows_for_ever(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
         f" Batches get slower with it: a state that stays as it was at first would make the run"
         f" {seconds(saved)} ({percent(saved / time.length)}) shorter."
         if time.worth(saved)
-        else " Batches are not slower for it yet."
+        else " This does not slow batches down yet."
     )
     finding = time.finding(
         "watermark",
@@ -144,7 +144,7 @@ def too_late(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
     yield Finding(
         cause="late-rows",
         text=f"T{stream_name(facts.query)[1:]} drops {counted(late, 'row')} ({percent(late / rows)}) that"
-        f" come after the watermark, most of them in batch {worst.number}.",
+        f" came after the watermark, most of them in batch {worst.number}.",
         advice="If they are needed, use a longer delay in `withWatermark`; state then stays longer.",
         gain=None,
         certainty=Certainty.CERTAIN,

@@ -13,8 +13,9 @@ import numpy as np
 from rechannel.profiling.diagnosis.driver_time import DriverTime
 from rechannel.profiling.diagnosis.stream_facts import StreamFacts, stream_facts
 from rechannel.profiling.diagnosis.stream_state import grows_for_ever, slow_state, too_late
-from rechannel.profiling.diagnosis.words import counted, percent, seconds, stream_name
+from rechannel.profiling.diagnosis.words import counted, percent, seconds, short, stream_name
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
+from rechannel.profiling.spark.application import Stage
 from rechannel.profiling.spark.busy import Floats
 
 SMALL = 0.4
@@ -154,9 +155,10 @@ def skew(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
     yield time.finding(
         "stream-skew",
         saved,
-        f"In {len(known)} of {len(facts.excess)} batches of {_named(facts)} the others wait for one"
-        f" task, which reads {times:.1f} times as many rows as the median ({worst.stage.name}). Tasks"
-        f" of equal size would make the run {seconds(saved)} ({percent(saved / time.length)}) shorter.",
+        f"In {len(known)} of {len(facts.excess)} batches of {_named(facts)} all tasks wait for"
+        f" one, which reads {times:.1f} times as many rows as the median task{_in(worst.stage)}."
+        f" Tasks of equal size would make the run {seconds(saved)}"
+        f" ({percent(saved / time.length)}) shorter.",
         "A key is hot: aggregate in two steps with a salted key, filter the key out, or treat it"
         " apart. `spark.sql.adaptive.skewJoin.enabled` does not apply to stateful streams.",
         place=Place(
@@ -201,8 +203,8 @@ def above_capacity(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
     yield time.finding(
         "rate-above-capacity",
         saved,
-        f"{_named(facts)[:1].upper()}{_named(facts)[1:]} gets {comes:,.0f} rows a second and works"
-        f" off at most {rate:,.0f}: {how}. It needs {comes / rate:.1f} times its capacity to keep"
+        f"{_named(facts)[:1].upper()}{_named(facts)[1:]} receives {comes:,.0f} rows a second and"
+        f" processes at most {rate:,.0f}: {how}. It needs {comes / rate:.1f} times its capacity to keep"
         " up.",
         "Give the stream more cores, and as many partitions; or make the slowest stage cheaper."
         " `maxOffsetsPerTrigger` keeps batches small, but does not raise the capacity.",
@@ -239,6 +241,10 @@ def uneven(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
 
 def _named(facts: StreamFacts) -> str:
     return stream_name(facts.query)
+
+
+def _in(stage: Stage) -> str:
+    return f" of stage {stage.number} ({short(stage.name)})" if stage.name else ""
 
 
 def _longest(facts: StreamFacts) -> Place:

@@ -69,7 +69,7 @@ def execution_name(execution: Execution) -> str:
 
 def stream_name(query: str) -> str:
     """Return a stream with its name, or with the beginning of its id."""
-    return f"the stream {query[:8] if _ID.fullmatch(query) else query}"
+    return f"the stream {query[:8] if _ID.fullmatch(query) else repr(query)}"
 
 
 def job_of(app: Application, number: int | None) -> str:
@@ -84,8 +84,11 @@ def execution_of(app: Application, number: int | None) -> str:
     return "" if execution is None else execution_name(execution)
 
 
+def short(text: str) -> str:
+    """Return a text as part of a sentence: in one line, and cut if it is long."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
+
+
 def _with(what: str, called: str) -> str:
-    text = " ".join(called.split())
-    if len(text) > _LONGEST:
-        text = f"{text[: _LONGEST - 3]}..."
-    return f"{what} ({text})" if text else what
+    return f"{what} ({short(called)})" if called.split() else what

@@ -30,6 +30,7 @@ LEADS = 0.1
 LEAST = 0.05
 """The smallest gain for which a worker is called a straggler; a gain is at most the worker's share of the path."""
 
+IF_HALF = " If it took half the time,"
 HALF = 0.5
 """What is left of the time of a group whose gain is computed."""
 
@@ -137,16 +138,20 @@ def merged(diagnosed: Sequence[Finding], general: Sequence[Finding]) -> list[Fin
 
     The diagnosis knows what mending a cause gains, so half the time of a group does not compete
     with that. It knows the tasks, too: if it names a cause of weight, the worker on which many of
-    them ran is not named again.
+    them ran is not named again, and neither is the driver as a whole.
     """
     explained = any(each.weighty for each in diagnosed)
-    said = {each.cause for each in diagnosed} | ({STRAGGLING} if explained else set())
+    said = {each.cause for each in diagnosed} | ({STRAGGLING, PROGRAM} if explained else set())
     rest = [
-        each if each.cause == STRAGGLING else replace(each, gain=None, seconds=None)
+        each if each.cause == STRAGGLING else _without_gain(each)
         for each in general
         if each.cause not in said
     ]
     return ordered([*diagnosed, *rest])
+
+
+def _without_gain(found: Finding) -> Finding:
+    return replace(found, gain=None, seconds=None, text=found.text.partition(IF_HALF)[0])
 
 
 def _finding(suspect: Suspect, gain: int, share: float) -> Finding:
@@ -161,7 +166,7 @@ def _finding(suspect: Suspect, gain: int, share: float) -> Finding:
     elif cause == IDLE:
         won, certainty = (0.0, 0.0), Certainty.CERTAIN
     else:
-        text += f" If it took half the time, the run would be {shorter}."
+        text += f"{IF_HALF} the run would be {shorter}."
     return Finding(
         cause=cause,
         text=text,

@@ -177,9 +177,7 @@ def broadcasting(ms, **more):
 def test_building_a_broadcast():
     finding = found(on_driver, broadcasting(7_000))["broadcast-building"]
     assert finding.seconds == pytest.approx(7, abs=0.5)
-    assert (
-        "BroadcastHashJoin [key#1], [key#2], Inner has 5,000,000 rows and 300 MiB" in finding.text
-    )
+    assert "The broadcast side of the join on key has 5,000,000 rows and 300 MiB" in finding.text
     assert found(on_driver, broadcasting(300)) == {}
 
 

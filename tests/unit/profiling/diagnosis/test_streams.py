@@ -95,7 +95,8 @@ def test_a_hot_key():
     assert list(finding) == ["stream-skew"]
     assert finding["stream-skew"].seconds == pytest.approx(8 * 2.25)
     assert (
-        "one task, which reads 7.0 times as many rows as the median" in finding["stream-skew"].text
+        "wait for one, which reads 7.0 times as many rows as the median task"
+        in finding["stream-skew"].text
     )
 
 
@@ -127,7 +128,7 @@ def test_state_that_only_grows():
     finding = found(on_driver, app)["watermark"]
     assert "from 2,000 to 8,000 rows" in finding.text
     assert (
-        "because the watermark removes nothing. Batches are not slower for it yet" in finding.text
+        "because the watermark removes nothing. This does not slow batches down yet" in finding.text
     )
     assert (finding.certainty, finding.gain) == ("possible", None)
 
@@ -168,7 +169,7 @@ def test_more_rows_than_the_stream_can_work_off():
     finding = found(on_driver, application(at, tasks, *things))["rate-above-capacity"]
     assert finding.seconds == pytest.approx(15)
     assert "2.0 times its capacity" in finding.text
-    assert "gets 2,000 rows a second and works off at most 1,000" in finding.text
+    assert "receives 2,000 rows a second and processes at most 1,000" in finding.text
 
 
 def test_a_source_that_limits_batches_while_its_backlog_grows():
@@ -209,4 +210,4 @@ def test_batches_of_a_log_without_rows_and_without_properties_of_jobs():
         jobs={number: replace(each, batch=None, query="") for number, each in app.jobs.items()},
     )
     finding = found(on_driver, app)["stream-skew"]
-    assert "In 8 of 8 batches of the stream e59aa183 the others" in finding.text
+    assert "In 8 of 8 batches of the stream e59aa183 all tasks" in finding.text
