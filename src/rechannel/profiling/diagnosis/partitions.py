@@ -3,14 +3,14 @@
 Mended, a stage with too few tasks has its work cut evenly into a multiple of the cores; a stage with
 too many tiny tasks has it merged into twice as many tasks as there are cores. Each task keeps a
 fixed cost: what the log says is not the work itself (deserialisation, scheduling, returning the
-result) and, if there are many tiny tasks, what the fastest of them needed.
+result); of tiny tasks, all that does not grow with the bytes that they read, by linear regression.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 
 import numpy as np
 
@@ -70,6 +70,9 @@ def split(case: Case, key: StageKey) -> Durations | None:
     if not len(good) or float(np.median(good)) < LONG_MS:
         return None
     if good.max() > EVEN * np.median(good) or (len(good) >= cores and busy(case, key) >= BUSY):
+        return None
+    if len(good) < len(case.durations(key)):
+        # What failed and was done again kept cores idle, or occupied them.
         return None
     fixed = min(fixed_cost(case, key), float(good.min()))
     count = min(ceil(cores) * ceil(2 * max(1.0, len(good) / cores)), MOST_SPLIT + len(good))
@@ -199,14 +202,32 @@ def merged(case: Case, key: StageKey) -> Merged | None:
     at = case.index[key]
     if len(good) < MANY * cores or np.median(good) > TINY_MS or case.table.sums["in_bytes"][at]:
         return None
-    cost = max(fixed_cost(case, key), float(np.quantile(good, 0.1)))
-    work = float(np.clip(good - cost, 0, None).sum())
+    work = min(_work(case, key), float(np.clip(good - fixed_cost(case, key), 0, None).sum()))
+    cost = (float(good.sum()) - work) / len(good)
     share = 1 - work / max(1.0, float(good.sum()))
     if share < COST:
         return None
     count = max(1, round(MERGED * cores))
     tasks = np.full(count, work / count + cost, dtype=np.float32)
     return Merged(tasks=tasks, cost=cost, share=share)
+
+
+def _work(case: Case, key: StageKey) -> float:
+    """Return the most that tasks of a stage may have worked on what they read, ms; infinity if they read
+    nothing, or all the same.
+
+    It is the slope of a linear regression plus two standard errors, times the bytes.
+    """
+    part = case.table.part(case.index[key])
+    good = (case.table.flags[part] & GOOD) > 0
+    read = case.table.amount[part][good].astype(np.float64)
+    took = case.table.durations[part][good].astype(np.float64)
+    spread = read.std()
+    if not spread:
+        return inf
+    slope = float(((read - read.mean()) * (took - took.mean())).mean()) / spread**2
+    error = took.std() / (spread * np.sqrt(len(read)))
+    return float(max(0.0, slope + 2 * error) * read.sum())
 
 
 def _many(

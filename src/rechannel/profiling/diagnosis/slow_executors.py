@@ -65,9 +65,7 @@ def slow_executor(case: Case) -> Iterator[Finding]:
     for number, seen in _compared(case).items():
         if seen.tasks < LEAST_TASKS or seen.ratio < SLOW or seen.data > SAME_DATA:
             continue
-        gain = case.gain(
-            Change(durations={key: _sped(case, key, number, seen) for key in seen.stages})
-        )
+        gain = case.gain(Change(durations={key: _sped(case, key, number) for key in seen.stages}))
         if case.worth(gain):
             yield _slow(case, names[number], seen, gain)
 
@@ -99,12 +97,14 @@ def _compared(case: Case) -> dict[int, _Compared]:
     return found
 
 
-def _sped(case: Case, key: StageKey, executor: int, seen: _Compared) -> Durations:
+def _sped(case: Case, key: StageKey, executor: int) -> Durations:
     """Return what the tasks of a stage take if one executor is as fast as the others."""
     part = case.table.part(case.index[key])
     mine = case.table.executor[part] == executor
+    good = (case.table.flags[part] & GOOD) > 0
     took = case.durations(key)
-    return np.where(mine, took / seen.ratio, took).astype(np.float32)
+    ratio = max(1.0, float(np.median(took[mine & good]) / np.median(took[~mine & good])))
+    return np.where(mine, took / ratio, took).astype(np.float32)
 
 
 def _slow(case: Case, name: str, seen: _Compared, gain: Gain) -> Finding:

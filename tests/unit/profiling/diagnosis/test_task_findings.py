@@ -136,10 +136,19 @@ def test_enough_tasks(did):
     assert list(too_few(of([Made(tasks=did)]))) == []
 
 
+def test_idle_cores_after_a_failure_are_not_too_few_tasks():
+    maker = Maker()
+    app = maker.made([[Made(tasks=times(4, 4_000))]])
+    maker.add(0, 0, "1", (START + 1_000, START + 1_500), Metrics(run=400), good=False)
+    assert list(too_few(Case(app=app))) == []
+    maker.add(0, 4, "1", (START + 5_000, START + 9_000), Metrics(run=3_900))
+    assert list(too_few(Case(app=app))) == []
+
+
 def test_thousands_of_tiny_tasks():
     empty = times(1_000, 20, run=8)
     case = of(
-        [Made(tasks=[*empty, *times(40, 60, run=48)])],
+        [Made(tasks=[*empty, *times(40, 60, run=48, read=1_000)])],
         settings={"spark.sql.shuffle.partitions": "1040"},
     )
     (found,) = too_many(case)
@@ -155,7 +164,8 @@ def test_thousands_of_tiny_tasks():
     [
         pytest.param(times(1_000, 300), id="not tiny"),
         pytest.param(times(20, 100, run=10), id="not many"),
-        pytest.param([*times(200, 20), *times(800, 190)], id="work"),
+        pytest.param([Did(ms=20 + i % 100, read=5 * (i % 100)) for i in range(1_000)], id="work"),
+        pytest.param(times(1_000, 150, read=MIB), id="the same work"),
         pytest.param(times(1_000, 20, input=10), id="files"),
     ],
 )
