@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rechannel.profiling.diagnosis.replay import Floats, Ints
+from rechannel.profiling.diagnosis.schedule import Floats, Ints
 from rechannel.profiling.diagnosis.task_table import TaskTable
 from rechannel.profiling.spark.application import Application
 

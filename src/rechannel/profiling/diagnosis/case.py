@@ -12,14 +12,8 @@ import numpy as np
 from rechannel.profiling.diagnosis.change import Change
 from rechannel.profiling.diagnosis.driver_spans import DriverSpan, driver_spans
 from rechannel.profiling.diagnosis.observed import Observed, Spans, observed
-from rechannel.profiling.diagnosis.replay import (
-    Durations,
-    Floats,
-    Ints,
-    Variant,
-    lengths,
-    unchanged,
-)
+from rechannel.profiling.diagnosis.replay import lengths
+from rechannel.profiling.diagnosis.schedule import Durations, Floats, Ints, Variant, unchanged
 from rechannel.profiling.diagnosis.task_table import StageKey, TaskTable
 from rechannel.profiling.spark.application import Application
 from rechannel.profiling.spark.driver import IDLE
@@ -149,7 +143,7 @@ class Case:
         if change.at_once:
             schedule = schedule._replace(steps=self._at_once)
         took = self.observed.groups[groups, 1] - self.observed.groups[groups, 0]
-        before = self._replayed[groups]
+        before = self.unchanged(groups)
         after = lengths(schedule, self._variant(change), groups)
         ratio = np.divide(after, before, out=np.ones(len(groups)), where=before > 0)
         saved = float((took * (1 - ratio)).sum()) + self._between(change)
@@ -168,11 +162,16 @@ class Case:
         return {}
 
     @cached_property
-    def _replayed(self) -> Floats:
-        """How long the replay of each group of the unchanged application takes, ms."""
-        schedule = self.observed.schedule
-        every = np.arange(len(schedule.jobs) - 1, dtype=np.int64)
-        return lengths(schedule, unchanged(schedule), every)
+    def _known(self) -> Floats:
+        """How long the replay of each group of the unchanged application takes, ms; nan until it is needed."""
+        return np.full(len(self.observed.groups), np.nan)
+
+    def unchanged(self, groups: Ints) -> Floats:
+        """Return how long the replay of some groups of jobs takes without a change, ms."""
+        schedule, new = self.observed.schedule, groups[np.isnan(self._known[groups])]
+        self._known[new] = lengths(schedule, unchanged(schedule), new)
+        found: Floats = self._known[groups]
+        return found
 
     @cached_property
     def _span(self) -> tuple[float, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rechannel.profiling.diagnosis.replay import Durations
+from rechannel.profiling.diagnosis.schedule import Durations
 from rechannel.profiling.diagnosis.task_table import StageKey
 
 

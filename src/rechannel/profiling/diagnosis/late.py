@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from rechannel.profiling.diagnosis.replay import LATE, WAITED, Floats, Ints
+from rechannel.profiling.diagnosis.schedule import LATE, WAITED, Floats, Ints
 from rechannel.profiling.diagnosis.task_table import COPY, FAILED, KILLED, TaskTable
 from rechannel.profiling.model.trace import MS
 from rechannel.profiling.spark.application import Application

@@ -8,16 +8,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
 from rechannel.profiling.diagnosis.capacity import Capacity
 from rechannel.profiling.diagnosis.late import late_tasks
-from rechannel.profiling.diagnosis.replay import Ints, Schedule
-from rechannel.profiling.diagnosis.task_table import KILLED, StageKey, TaskTable
+from rechannel.profiling.diagnosis.schedule import Ints, Schedule
+from rechannel.profiling.diagnosis.task_table import KILLED, StageKey, TaskTable, pieces
 from rechannel.profiling.spark.application import Application, Job
 
 Spans = npt.NDArray[np.float64]
@@ -142,7 +140,7 @@ def _offsets(counts: Iterable[int]) -> Ints:
 def _stages(app: Application, table: TaskTable) -> _Stages:
     """Return when stages were submitted, when they began and when they ended."""
     begin = table.launch[table.first[:-1]]
-    end = _ends(table.first, table.launch, table.durations, table.flags)
+    end = _ends(table)
     submitted = begin.copy()
     for i, key in enumerate(table.stages):
         stage = app.stages.get(key)
@@ -151,21 +149,16 @@ def _stages(app: Application, table: TaskTable) -> _Stages:
     return _Stages(submitted=submitted, begin=begin, end=end)
 
 
-@nb.njit(cache=True, nogil=True)
-def _ends(
-    first: Any, launch: Any, durations: Any, flags: Any
-) -> Any:  # pragma: no cover - compiled
+def _ends(table: TaskTable) -> Ints:
     """Return the last finish of each stage that something waited for; of any task if nothing did."""
-    found = np.zeros(len(first) - 1, dtype=np.int64)
-    for stage in range(len(first) - 1):
-        anything = 0
-        for i in range(first[stage], first[stage + 1]):
-            end = launch[i] + np.int64(round(durations[i]))
-            anything = max(anything, end)
-            if not flags[i] & KILLED:
-                found[stage] = max(found[stage], end)
-        if not found[stage]:
-            found[stage] = anything
+    found = np.zeros(len(table.stages), dtype=np.int64)
+    for begin, end in pieces(table.first):
+        part = slice(int(table.first[begin]), int(table.first[end]))
+        finish = table.launch[part] + np.rint(table.durations[part]).astype(np.int64)
+        waited = np.where(table.flags[part] & KILLED, 0, finish)
+        firsts = table.first[begin:end] - part.start
+        last = np.maximum.reduceat(waited, firsts)
+        found[begin:end] = np.where(last > 0, last, np.maximum.reduceat(finish, firsts))
     return found
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from rechannel.profiling.diagnosis.case import Case, Family, Gain
 from rechannel.profiling.diagnosis.change import Change
-from rechannel.profiling.diagnosis.replay import Durations
+from rechannel.profiling.diagnosis.schedule import Durations
 from rechannel.profiling.diagnosis.stage_names import alike, called, place_of
 from rechannel.profiling.diagnosis.task_table import GOOD, StageKey
 from rechannel.profiling.diagnosis.words import counted, percent, seconds
@@ -49,8 +49,9 @@ _SETTINGS = "spark.sql.shuffle.partitions"
 def too_few(case: Case) -> Iterator[Finding]:
     """Find stages that leave cores idle because of the number of their tasks.
 
-    Silent: in streams; if tasks are short or uneven (which is skew); if a stage has at least as many
-    tasks as there are cores, and the cores are busy for most of its time.
+    Silent: in streams; if tasks are short or uneven (which is skew), or failed; in later attempts of a
+    stage, which run what is missing; if a stage has at least as many tasks as there are cores, and
+    the cores are busy for most of its time.
     """
     for family in case.families:
         if case.streams(family):
@@ -67,7 +68,7 @@ def split(case: Case, key: StageKey) -> Durations | None:
     """Return the tasks of a stage, cut into twice as many as there are cores or more; None if they fit."""
     good = good_tasks(case, key)
     cores = cores_then(case, key)
-    if not len(good) or float(np.median(good)) < LONG_MS:
+    if key[1] or not len(good) or float(np.median(good)) < LONG_MS:
         return None
     if good.max() > EVEN * np.median(good) or (len(good) >= cores and busy(case, key) >= BUSY):
         return None

@@ -25,107 +25,33 @@ All times are milliseconds.
 
 from __future__ import annotations
 
-import heapq
 from math import inf
 from typing import Any, NamedTuple
 
 import numba as nb
 import numpy as np
-import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Durations = npt.NDArray[np.float32]
-
-WAITED, LATE = 1, 2
-"""Flags of tasks: something waited for its end; it is a retry or a copy, in `Schedule.late`."""
+from rechannel.profiling.diagnosis.schedule import LATE, WAITED, Floats, Ints, Schedule, Variant
 
 _STEP, _JOB, _READY, _TASK, _ENDED, _LATE, _DONE = range(7)
 """Events: the number of cores changes, a job begins, a stage may begin, a task ends, a stage ends, a
 retry or copy begins, a job ends."""
 
 
-class Schedule(NamedTuple):
-    """What ran, and what waited for what.
-
-    Stages are in order of their job and number, jobs in order of their group: the rows of group g
-    in a table of jobs are those from `jobs[g]` to `jobs[g + 1]`.
-    """
-
-    jobs: Ints
-    """First job of every group, and the number of jobs."""
-    stages: Ints
-    """First stage of every job, and the number of stages."""
-    job: Ints
-    """Job of every stage."""
-    first: Ints
-    """First task of every stage, an index into `durations`."""
-    counts: Ints
-    """Number of tasks of every stage."""
-    durations: Durations
-    """Of tasks, those of a stage in the order of their launches."""
-    flags: npt.NDArray[np.uint8]
-    """`WAITED` and `LATE`, by task."""
-    latency: Floats
-    """From the end of the last parent or the start of the job, by stage."""
-    child: Ints
-    """First row in `children` of every stage, and their number."""
-    children: Ints
-    parents: Ints
-    """Number of parents in the group, by stage."""
-    after: Ints
-    """The job that a job waits for; -1 if there is none."""
-    delay: Floats
-    """Of a job, from the end of the one that it waits for, or from the start of the group."""
-    tail: Floats
-    """From the end of the last stage to the end of the job, by job."""
-    late: Ints
-    """First row in `late_tasks` of every stage, and their number."""
-    late_tasks: Ints
-    """Retries and copies of a stage, and what each waits for: a task, or -1 for the start of the
-    stage. Sorted by the latter. Shape (late, 2).
-    """
-    late_delays: Floats
-    step: Ints
-    """First row in `steps` of every group, and their number."""
-    steps: Floats
-    """Times from the start of the group, and how many cores come or go. Shape (steps, 2)."""
-
-
-class Variant(NamedTuple):
-    """What is different in a replay."""
-
-    place: Ints
-    """Where the tasks of a stage begin in `durations`; -1 for stages with the tasks that they had."""
-    counts: Ints
-    """Number of tasks of every stage with tasks in `durations`."""
-    durations: Durations
-    latency: Floats
-    """As in `Schedule`; so are `delay` and `tail`."""
-    delay: Floats
-    tail: Floats
-    cores: float
-    """Factor on the number of cores; infinity if no task ever waits for one."""
-
-
-def unchanged(schedule: Schedule) -> Variant:
-    """Return the variant in which everything is what it was."""
-    none = np.zeros(len(schedule.first), dtype=np.int64)
-    return Variant(
-        place=none - 1,
-        counts=none,
-        durations=np.empty(0, dtype=np.float32),
-        latency=schedule.latency,
-        delay=schedule.delay,
-        tail=schedule.tail,
-        cores=1.0,
-    )
-
-
 def lengths(schedule: Schedule, variant: Variant, groups: Ints) -> Floats:
     """Return how long some groups of jobs take, ms."""
-    found: Floats = _lengths(schedule, variant, groups)
+    # One layout of all arrays, so that there is one compiled function.
+    found: Floats = _lengths(_plain(schedule), _plain(variant), np.ascontiguousarray(groups))
     return found
+
+
+def _plain(values: Any) -> Any:
+    return type(values)(
+        *(
+            np.require(v, requirements=("C", "W")) if isinstance(v, np.ndarray) else v
+            for v in values
+        )
+    )
 
 
 @nb.njit(cache=True, nogil=True)
@@ -156,6 +82,71 @@ class _State(NamedTuple):
     """First job that waits for a job, and the next that waits for the same one. Shape (jobs, 2)."""
 
 
+class _Events(NamedTuple):
+    """A binary heap of events by time, kind and number."""
+
+    times: Floats
+    codes: Ints
+    """Kind and number."""
+    held: Ints
+    """How many there are. Shape (1,)."""
+
+
+_KIND = 1 << 60
+"""An event of kind k has the code k * _KIND + number."""
+
+
+@nb.njit(cache=True, nogil=True)
+def _empty(s: Any, v: Any, group: int) -> Any:  # pragma: no cover - compiled
+    """Return a heap with room for all events of a group that may be there at one time."""
+    first, last = s.stages[s.jobs[group]], s.stages[s.jobs[group + 1]]
+    tasks, cores, most = 0, 0.0, 0.0
+    for u in range(first, last):
+        tasks += s.counts[u] if v.place[u] < 0 else v.counts[u]
+    for k in range(s.step[group], s.step[group + 1]):
+        cores += s.steps[k, 1]
+        most = max(most, cores * v.cores if cores > 0 else 0.0)
+    running = tasks if most >= tasks else int(most) + 1
+    room = running + 2 * (last - first) + 2 * (s.jobs[group + 1] - s.jobs[group])
+    room += s.late[last] - s.late[first] + s.step[group + 1] - s.step[group] + 1
+    return _Events(np.empty(room), np.empty(room, dtype=np.int64), np.zeros(1, dtype=np.int64))
+
+
+@nb.njit(cache=True, nogil=True)
+def _push(events: Any, event: Any) -> None:  # pragma: no cover - compiled
+    """Add an event."""
+    time, code = event[0], event[1] * _KIND + event[2]
+    at = events.held[0]
+    events.held[0] += 1
+    while at:
+        up = (at - 1) // 2
+        if (events.times[up], events.codes[up]) <= (time, code):
+            break
+        events.times[at], events.codes[at] = events.times[up], events.codes[up]
+        at = up
+    events.times[at], events.codes[at] = time, code
+
+
+@nb.njit(cache=True, nogil=True)
+def _pop(events: Any) -> Any:  # pragma: no cover - compiled
+    """Remove the first event, and return its time, kind and number."""
+    times, codes = events.times, events.codes
+    first, code = times[0], codes[0]
+    events.held[0] -= 1
+    count = events.held[0]
+    time, last = times[count], codes[count]
+    at, down = 0, 1
+    while down < count:
+        if down + 1 < count and (times[down + 1], codes[down + 1]) < (times[down], codes[down]):
+            down += 1
+        if (time, last) <= (times[down], codes[down]):
+            break
+        times[at], codes[at] = times[down], codes[down]
+        at, down = down, 2 * down + 1
+    times[at], codes[at] = time, last
+    return first, code // _KIND, code % _KIND
+
+
 @nb.njit(cache=True, nogil=True)
 def _length(s: Any, v: Any, group: int) -> float:  # pragma: no cover - compiled
     """Return how long a group takes."""
@@ -169,36 +160,36 @@ def _length(s: Any, v: Any, group: int) -> float:  # pragma: no cover - compiled
         s.stages[first + 1 : last + 1] - s.stages[first:last],
         np.full((last - first, 2), -1, dtype=np.int64),
     )
-    events, ready = [(0.0, _STEP, -1)], [base]
-    ready.pop()
+    events = _empty(s, v, group)
+    ready = _Events(np.empty(count), np.empty(count, np.int64), np.zeros(1, np.int64))
     for k in range(s.step[group], s.step[group + 1]):
-        heapq.heappush(events, (s.steps[k, 0], _STEP, k))
+        _push(events, (s.steps[k, 0], _STEP, k))
     for j in range(first, last):
         before = s.after[j] - first
         if s.after[j] < 0:
-            heapq.heappush(events, (v.delay[j], _JOB, j))
+            _push(events, (v.delay[j], _JOB, j))
         else:
             state.next_of[j - first, 1] = state.next_of[before, 0]
             state.next_of[before, 0] = j
     free, now, length = inf if v.cores == inf else 0.0, 0.0, 0.0
-    while events or ready:
-        if events:
-            now, what, which = heapq.heappop(events)
+    while events.held[0] or ready.held[0]:
+        if events.held[0]:
+            now, what, which = _pop(events)
             free += _happened(s, v, state, (now, what, which), events, ready)
             if what == _DONE:
                 length = max(length, now)
-            if events and events[0][0] == now:
+            if events.held[0] and events.times[0] == now:
                 continue
         else:
             # No core is left, and none will come: one stays.
             free = 1.0
-        while free >= 1.0 and ready:
+        while free >= 1.0 and ready.held[0]:
             free -= 1.0
             _dispatch(s, v, state, now, events, ready)
     return length
 
 
-@nb.njit(cache=True, nogil=True)
+@nb.njit(cache=True, nogil=True, inline="always")
 def _happened(
     s: Any, v: Any, state: Any, event: Any, events: Any, ready: Any
 ) -> float:  # pragma: no cover - compiled
@@ -207,29 +198,29 @@ def _happened(
     first = s.jobs[state.group]
     base = s.stages[first]
     if what == _STEP:
-        return s.steps[which, 1] * v.cores if which >= 0 and v.cores != inf else 0.0
+        return s.steps[which, 1] * v.cores if v.cores != inf else 0.0
     if what == _TASK:
         _task_ended(s, v, state, event, events)
         return 1.0
     if what == _LATE:
         took = _duration(s, v, which // _WIDTH, which % _WIDTH)
-        heapq.heappush(events, (now + took, _TASK, which))
+        _push(events, (now + took, _TASK, which))
         return -1.0
     if what in (_JOB, _DONE):
         _job_changed(s, v, state, event, events)
     elif what == _READY:
         state.open_tasks[which - base] = _begin(s, v, which, now, events)
         if state.open_tasks[which - base] == 0:
-            heapq.heappush(events, (now, _ENDED, which))
+            _push(events, (now, _ENDED, which))
         if _queued(s, v, state.following, base, which):
-            heapq.heappush(ready, which)
+            _push(ready, (float(which), 0, 0))
     else:
         for k in range(s.child[which], s.child[which + 1]):
             _met(v, state.needs, base, s.children[k], now, events)
         j = s.job[which]
         state.open_stages[j - first] -= 1
         if state.open_stages[j - first] == 0:
-            heapq.heappush(events, (now + v.tail[j], _DONE, j))
+            _push(events, (now + v.tail[j], _DONE, j))
     return 0.0
 
 
@@ -243,16 +234,16 @@ def _job_changed(
     if what == _DONE:
         j = state.next_of[which - first, 0]
         while j >= 0:
-            heapq.heappush(events, (now + v.delay[j], _JOB, j))
+            _push(events, (now + v.delay[j], _JOB, j))
             j = state.next_of[j - first, 1]
         return
     for u in range(s.stages[which], s.stages[which + 1]):
         _met(v, state.needs, s.stages[first], u, now, events)
     if state.open_stages[which - first] == 0:
-        heapq.heappush(events, (now + v.tail[which], _DONE, which))
+        _push(events, (now + v.tail[which], _DONE, which))
 
 
-@nb.njit(cache=True, nogil=True)
+@nb.njit(cache=True, nogil=True, inline="always")
 def _task_ended(
     s: Any, v: Any, state: Any, event: Any, events: Any
 ) -> None:  # pragma: no cover - compiled
@@ -263,27 +254,33 @@ def _task_ended(
     same = _same(s, v, stage)
     if same and s.late[stage + 1] > s.late[stage]:
         begin, end, mine = s.late[stage], s.late[stage + 1], s.first[stage] + task
-        k = begin + np.searchsorted(s.late_tasks[begin:end, 1], mine)
-        if k < end and s.late_tasks[k, 1] == mine:
+        while begin < end:
+            middle = (begin + end) // 2
+            if s.late_tasks[middle, 1] < mine:
+                begin = middle + 1
+            else:
+                end = middle
+        k = begin
+        if k < s.late[stage + 1] and s.late_tasks[k, 1] == mine:
             number = stage * _WIDTH + s.late_tasks[k, 0] - s.first[stage]
-            heapq.heappush(events, (now + s.late_delays[k], _LATE, number))
+            _push(events, (now + s.late_delays[k], _LATE, number))
     if not same or s.flags[s.first[stage] + task] & WAITED:
         state.open_tasks[at] -= 1
         if state.open_tasks[at] == 0:
-            heapq.heappush(events, (now, _ENDED, stage))
+            _push(events, (now, _ENDED, stage))
 
 
-@nb.njit(cache=True, nogil=True)
+@nb.njit(cache=True, nogil=True, inline="always")
 def _dispatch(
     s: Any, v: Any, state: Any, now: float, events: Any, ready: Any
 ) -> None:  # pragma: no cover - compiled
     """Give a core to the next task."""
-    base, stage = s.stages[s.jobs[state.group]], ready[0]
+    base, stage = s.stages[s.jobs[state.group]], int(ready.times[0])
     task = state.following[stage - base]
-    heapq.heappush(events, (now + _duration(s, v, stage, task), _TASK, stage * _WIDTH + task))
+    _push(events, (now + _duration(s, v, stage, task), _TASK, stage * _WIDTH + task))
     state.following[stage - base] += 1
     if not _queued(s, v, state.following, base, stage):
-        heapq.heappop(ready)
+        _pop(ready)
 
 
 @nb.njit(cache=True, nogil=True)
@@ -293,7 +290,7 @@ def _met(
     """Note that something that a stage waited for has begun or ended."""
     needs[stage - base] -= 1
     if needs[stage - base] == 0:
-        heapq.heappush(events, (now + v.latency[stage], _READY, stage))
+        _push(events, (now + v.latency[stage], _READY, stage))
 
 
 @nb.njit(cache=True, nogil=True)
@@ -307,14 +304,14 @@ def _begin(
     for k in range(s.late[stage], s.late[stage + 1]):
         if s.late_tasks[k, 1] < 0:
             number = stage * _WIDTH + s.late_tasks[k, 0] - first
-            heapq.heappush(events, (now + s.late_delays[k], _LATE, number))
+            _push(events, (now + s.late_delays[k], _LATE, number))
     waited = 0
     for i in range(first, first + s.counts[stage]):
         waited += s.flags[i] & WAITED
     return waited
 
 
-@nb.njit(cache=True, nogil=True)
+@nb.njit(cache=True, nogil=True, inline="always")
 def _queued(
     s: Any, v: Any, following: Any, base: int, stage: int
 ) -> bool:  # pragma: no cover - compiled
@@ -327,13 +324,13 @@ def _queued(
     return bool(i < end)
 
 
-@nb.njit(cache=True, nogil=True)
+@nb.njit(cache=True, nogil=True, inline="always")
 def _same(s: Any, v: Any, stage: int) -> bool:  # pragma: no cover - compiled
     """Return whether a stage has as many tasks as it had."""
     return bool(v.place[stage] < 0 or v.counts[stage] == s.counts[stage])
 
 
-@nb.njit(cache=True, nogil=True)
+@nb.njit(cache=True, nogil=True, inline="always")
 def _duration(s: Any, v: Any, stage: int, task: int) -> float:  # pragma: no cover - compiled
     if v.place[stage] < 0:
         return float(s.durations[s.first[stage] + task])

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from rechannel.profiling.diagnosis.case import Case, Family, Gain
 from rechannel.profiling.diagnosis.change import Change
-from rechannel.profiling.diagnosis.replay import Durations
+from rechannel.profiling.diagnosis.schedule import Durations
 from rechannel.profiling.diagnosis.stage_names import Keyed, alike, called, keyed, place_of
 from rechannel.profiling.diagnosis.task_table import GOOD, StageKey
 from rechannel.profiling.diagnosis.words import percent, seconds, size

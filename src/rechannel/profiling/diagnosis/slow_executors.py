@@ -12,7 +12,7 @@ import numpy as np
 
 from rechannel.profiling.diagnosis.case import Case, Gain
 from rechannel.profiling.diagnosis.change import Change
-from rechannel.profiling.diagnosis.replay import Durations
+from rechannel.profiling.diagnosis.schedule import Durations
 from rechannel.profiling.diagnosis.task_table import COPY, GOOD, StageKey
 from rechannel.profiling.diagnosis.words import counted, seconds
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place

@@ -16,7 +16,7 @@ import numpy as np
 from rechannel.profiling.diagnosis.case import Case, Family, Gain
 from rechannel.profiling.diagnosis.change import Change
 from rechannel.profiling.diagnosis.partitions import cores_then, fixed_cost, good_tasks
-from rechannel.profiling.diagnosis.replay import Durations
+from rechannel.profiling.diagnosis.schedule import Durations
 from rechannel.profiling.diagnosis.stage_names import alike, called, place_of
 from rechannel.profiling.diagnosis.task_table import StageKey
 from rechannel.profiling.diagnosis.words import percent, seconds, size

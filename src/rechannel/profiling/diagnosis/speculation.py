@@ -12,7 +12,7 @@ import numpy as np
 
 from rechannel.profiling.diagnosis.case import Case, Gain
 from rechannel.profiling.diagnosis.change import Change
-from rechannel.profiling.diagnosis.replay import Durations
+from rechannel.profiling.diagnosis.schedule import Durations
 from rechannel.profiling.diagnosis.task_table import COPY, GOOD, KILLED, StageKey
 from rechannel.profiling.diagnosis.words import counted, seconds
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
@@ -64,21 +64,16 @@ def speculation(case: Case) -> Iterator[Finding]:
 
 
 def _speculated(case: Case, seen: _Copies, gain: Gain) -> Finding:
-    names = {number: name for name, number in case.app.tasks.executors.items()}
     key = max(seen.mended, key=lambda one: len(seen.mended[one]))
     useful = seen.won >= seen.copies / 2
-    where = ""
-    if seen.origins:
-        worst = max(seen.origins, key=lambda one: seen.origins[one])
-        executor = case.app.executors.get(names[worst])
-        at = f" on host {executor.host}" if executor and executor.host else ""
-        where = f", {seen.origins[worst]} of them on executor {names[worst]}{at}"
-    won = f"{seen.won} overtook the original"
     text = (
-        f"Spark ran {counted(seen.copies, 'speculative copy', 'speculative copies')} of tasks, and {won}."
-        f" Originals that were overtaken had run for {seconds(seen.beaten_ms)}{where}; copies that were not needed"
-        f" ran for {seconds(seen.lost_ms)}."
+        f"Spark ran {counted(seen.copies, 'speculative copy', 'speculative copies')} of tasks, and {seen.won}"
+        " overtook the original."
     )
+    if seen.beaten_ms:
+        text += f" Originals that were overtaken had run for {seconds(seen.beaten_ms)}{_where(case, seen)}."
+    if seen.lost_ms:
+        text += f" Copies that were not needed ran for {seconds(seen.lost_ms)}."
     advice = (
         "Find out why these originals hang: the host, its disks, or a service that tasks call. Until then, lower"
         " spark.speculation.multiplier and spark.speculation.quantile, so that copies start earlier."
@@ -101,3 +96,14 @@ def _speculated(case: Case, seen: _Copies, gain: Gain) -> Finding:
             Evidence(name="time of copies in vain", value=seen.lost_ms / 1_000, unit="s"),
         ),
     )
+
+
+def _where(case: Case, seen: _Copies) -> str:
+    """Return where most originals that were overtaken ran, if most of them ran on one executor."""
+    worst = max(seen.origins, key=lambda one: seen.origins[one])
+    if seen.origins[worst] <= sum(seen.origins.values()) / 2:
+        return ""
+    names = {number: name for name, number in case.app.tasks.executors.items()}
+    executor = case.app.executors.get(names[worst])
+    at = f" on host {executor.host}" if executor and executor.host else ""
+    return f", {seen.origins[worst]} of them on executor {names[worst]}{at}"

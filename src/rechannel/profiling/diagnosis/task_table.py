@@ -6,22 +6,23 @@ memory back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from tempfile import TemporaryFile
 from typing import Any
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from rechannel.profiling.diagnosis.replay import Durations, Floats, Ints
+from rechannel.profiling.diagnosis.schedule import Durations, Floats, Ints
 from rechannel.profiling.model.trace import MS
 from rechannel.profiling.spark.rows import TASK_STEPS, TaskRows
 from rechannel.profiling.storage.blocks import Rows
 
 HELD = 1 << 25
 """Bytes of a column that stay in memory."""
+PIECE = 1 << 20
+"""Tasks that are sorted at a time."""
 GOOD, KILLED, COPY, FAILED = 1, 2, 4, 8
 """Flags of tasks. COPY: a speculative attempt. FAILED: neither good nor killed."""
 
@@ -85,7 +86,7 @@ class TaskTable:
                 + rows["speculative"] * COPY
                 + (~rows["good"] & ~rows["killed"]) * FAILED
             )
-        _sort(first, launch, (durations, amount), executor, flags)
+        _sort(first, (launch, durations, amount, executor, flags))
         return cls(
             stages=stages,
             first=first,
@@ -129,26 +130,32 @@ def _sum(sums: Mapping[str, Floats], at: Ints, rows: Rows, good: npt.NDArray[np.
     np.maximum.at(sums["peak"], at, rows["peak"].astype(np.float64))
 
 
-@nb.njit(cache=True, nogil=True)
-def _places(at: Any, following: Any) -> Any:  # pragma: no cover - compiled
-    """Return the next free place of the stage of every row. following: updated in place."""
+def _places(at: Ints, following: Ints) -> Ints:
+    """Return the next free places of the stages of some rows. following: updated in place."""
+    order = np.argsort(at, kind="stable")
+    mine = at[order]
+    rank = np.arange(len(at)) - np.searchsorted(mine, mine)
     places = np.empty(len(at), dtype=np.int64)
-    for i in range(len(at)):
-        places[i] = following[at[i]]
-        following[at[i]] += 1
+    places[order] = following[mine] + rank
+    following += np.bincount(at, minlength=len(following))
     return places
 
 
-@nb.njit(cache=True, nogil=True)
-def _sort(
-    first: Any, launch: Any, floats: Any, executor: Any, flags: Any
-) -> None:  # pragma: no cover - compiled
-    """Sort the tasks of every stage by launch, in place; equal ones keep their order."""
-    for stage in range(len(first) - 1):
-        begin, end = first[stage], first[stage + 1]
-        order = np.argsort(launch[begin:end], kind="mergesort")
-        launch[begin:end] = launch[begin:end][order]
-        for values in floats:
-            values[begin:end] = values[begin:end][order]
-        executor[begin:end] = executor[begin:end][order]
-        flags[begin:end] = flags[begin:end][order]
+def pieces(first: Ints) -> Iterator[tuple[int, int]]:
+    """Yield spans of consecutive stages, each of about `PIECE` tasks, or one stage of more."""
+    begin = 0
+    while begin < len(first) - 1:
+        end = int(np.searchsorted(first, first[begin] + PIECE, side="right")) - 1
+        end = max(begin + 1, end)
+        yield begin, end
+        begin = end
+
+
+def _sort(first: Ints, columns: Sequence[npt.NDArray[Any]]) -> None:
+    """Sort the tasks of every stage by the first column, in place; equal ones keep their order."""
+    for begin, end in pieces(first):
+        part = slice(int(first[begin]), int(first[end]))
+        stage = np.repeat(np.arange(begin, end), np.diff(first[begin : end + 1]))
+        order = np.lexsort((columns[0][part], stage))
+        for values in columns:
+            values[part] = values[part][order]

@@ -8,7 +8,7 @@ from math import inf
 
 import numpy as np
 
-from rechannel.profiling.diagnosis.replay import WAITED, Schedule, Variant, unchanged
+from rechannel.profiling.diagnosis.schedule import WAITED, Schedule, Variant, unchanged
 
 
 @dataclass(slots=True)

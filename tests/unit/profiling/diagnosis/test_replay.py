@@ -6,7 +6,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from rechannel.profiling.diagnosis.replay import LATE, WAITED, lengths, unchanged
+from rechannel.profiling.diagnosis.replay import lengths
+from rechannel.profiling.diagnosis.schedule import LATE, WAITED, unchanged
 from tests.unit.profiling.diagnosis.schedules import (
     PlainGroup,
     PlainJob,
