@@ -14,6 +14,7 @@ import rechannel as rc
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
 from rechannel.profiling.report.notebook import notebook_html
 from rechannel.profiling.report.page import SCRIPTS, page_html, script
+from tests.unit.profiling.hostile import hostile
 from tests.unit.profiling.logs import small
 from tests.unit.profiling.report.traces import analysed, cluster
 
@@ -109,3 +110,15 @@ def test_what_a_profile_returns_shows_itself(tmp_path):
     assert str(found).splitlines()[1] == f"- {found.findings[0].text}"
     assert replace(found, page=None)._repr_html_() is None
     assert str(replace(found, findings=[])).endswith("Nothing stands out.")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a task every 100 days", "10^9 tasks", "stale progress", "parents in a circle"],
+)
+def test_strange_logs_have_a_page(tmp_path, name):
+    log = tmp_path / "app-1"
+    log.write_bytes(b"".join(hostile()[name]))
+    text = page_html(rc.profile(log))
+    assert len(text) < 1_000_000
+    assert data_of(text)["spans"]["start"]

@@ -32,3 +32,14 @@ function firstAfter(spans, [first, end], time) {
   }
   return low;
 }
+
+/** The parts of the time that windows cover: [start, end], in order. Between them nothing is known. */
+function extentsOf({ start, end }) {
+  const extents = [];
+  start.forEach((from, at) => {
+    const last = extents[extents.length - 1];
+    if (last && from <= last[1]) last[1] = Math.max(last[1], end[at]);
+    else extents.push([from, end[at]]);
+  });
+  return extents;
+}

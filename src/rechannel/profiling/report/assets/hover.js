@@ -35,7 +35,8 @@ function rowWords(page, row, time) {
       const [, lines] = spanWords(page, at);
       return [row.name, lines];
     }
-    return [row.name, [[null, `at ${duration(time)}: waiting`]]];
+    const known = page.extents.some(([start, end]) => start <= time && time < end);
+    return [row.name, [[null, `at ${duration(time)}: ${known ? "waiting" : "in no window"}`]]];
   }
   const counts = new Map();
   let busy = 0;

@@ -7,8 +7,9 @@ const LINES = 3; // lines per kind of mark; more marks at the same time lie on t
 /** The distance of ticks, ns, at which about `count` of them are shown: 1, 2 or 5 times a power of ten, or minutes. */
 function tickStep(length, count) {
   const raw = length / Math.max(1, count);
-  const clock = [6e10, 1.2e11, 3e11, 6e11, 1.2e12, 1.8e12, 3.6e12, 7.2e12, 2.16e13, 4.32e13, 8.64e13];
-  if (raw > 3e10) return clock.find((step) => step >= raw) || 8.64e13 * Math.ceil(raw / 8.64e13);
+  const clock = [6e10, 1.2e11, 3e11, 6e11, 1.2e12, 1.8e12, 3.6e12, 7.2e12, 2.16e13, 4.32e13, DAY];
+  if (raw > DAY) return DAY * tickStep(raw / DAY, 1);
+  if (raw > 3e10) return clock.find((step) => step >= raw);
   if (raw > 5e9) return [1e10, 1.5e10, 3e10].find((step) => step >= raw);
   const power = 10 ** Math.floor(Math.log10(raw));
   return power * [1, 2, 5, 10].find((times) => times * power >= raw);

@@ -19,6 +19,7 @@ async function start() {
     data,
     spans,
     ranges: rangesOf(spans, data.shares.critical.length),
+    extents: extentsOf(data.windows),
     view: new View(data.length),
     tree: new Tree(data.rows, data.shares.critical),
     filter: "",

@@ -83,8 +83,7 @@ class Timeline {
       const { name, bar, whole } = this.heights(at);
       const top = this.tops[i] - scrollTop;
       const box = { left: this.left, top: top + (this.above ? name : 0) + 1, width: this.width, height: (this.above ? bar : whole) - 2 };
-      context.fillStyle = ink.row;
-      context.fillRect(box.left, box.top, box.width, box.height);
+      this.ground(context, box, ink);
       coverRow(this.cover, this.tree.rows[at], this.page, this.view, columns, bright);
       paintRow(context, this.cover, this.page, box, ink);
       boxes.set(at, { left: 0, top, width: this.above ? this.width : this.left, height: this.above ? name : whole });
@@ -93,6 +92,17 @@ class Timeline {
     for (const other of this.others) other.draw(this.view, this.left, this.width, this.above, ink);
     this.drawMark();
     Object.assign(this.frame.dataset, { start: this.view.start, end: this.view.end, rows: this.visible.length });
+  }
+
+  /** Draw the ground of a row where there are windows. */
+  ground(context, box, ink) {
+    context.fillStyle = ink.row;
+    const scale = box.width / (this.view.end - this.view.start);
+    for (const [start, end] of this.page.extents) {
+      const from = Math.max(0, (start - this.view.start) * scale);
+      const to = Math.min(box.width, (end - this.view.start) * scale);
+      if (from < to) context.fillRect(box.left + from, box.top, to - from, box.height);
+    }
   }
 
   /** The place in `visible` of the row at a height. */

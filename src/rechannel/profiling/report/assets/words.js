@@ -1,22 +1,27 @@
 // Numbers and elements as a reader sees them.
 
+const DAY = 8.64e13; // ns
 const UNITS = [[3.6e12, "h"], [6e10, "min"], [1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
 
 /** A length of time, ns, with three digits: 1.25 s, 340 ms, 2 min 5 s. */
 function duration(ns) {
-  if (ns >= 6e10) {
-    const minutes = Math.round(ns / 1e9);
-    const hours = Math.floor(minutes / 3600);
-    const rest = Math.floor((minutes % 3600) / 60);
-    if (hours) return `${hours.toLocaleString("en")} h ${rest} min`;
-    return `${rest} min ${minutes % 60} s`;
+  if (ns >= DAY) {
+    const hours = Math.round(ns / 3.6e12);
+    return `${Math.floor(hours / 24).toLocaleString("en")} d ${hours % 24} h`;
   }
-  const [size, unit] = UNITS.find(([least]) => ns >= least) || [1, "ns"];
+  if (ns >= 6e10) {
+    const seconds = Math.round(ns / 1e9);
+    const hours = Math.floor(seconds / 3600);
+    const minutes = Math.floor((seconds % 3600) / 60);
+    return hours ? `${hours} h ${minutes} min` : `${minutes} min ${seconds % 60} s`;
+  }
+  const [size, unit] = UNITS.find(([least]) => ns >= least) || [1e9, "s"];
   return `${Number((ns / size).toPrecision(3))} ${unit}`;
 }
 
 /** A time on the axis whose ticks are `step` ns apart: as many digits as tell them apart. */
 function tick(ns, step) {
+  if (step >= DAY) return `${Math.round(ns / DAY).toLocaleString("en")} d`;
   if (ns >= 6e10 || step >= 6e10) {
     const seconds = Math.floor(ns / 1e9 + 1e-6);
     const clock = [Math.floor((seconds % 3600) / 60), seconds % 60].map((n) => String(n).padStart(2, "0"));
