@@ -53,7 +53,9 @@ class Change:
         """Return which edges of a window are meant. Shape (edges,)."""
         found = np.ones(len(graph.kind), dtype=np.bool_)
         if self.kinds is not None:
-            found &= np.isin(graph.kind, np.array(sorted(self.kinds), dtype=np.int32))
+            meant = np.zeros(1 + max(int(graph.kind.max(initial=0)), *self.kinds, 0), np.bool_)
+            meant[list(self.kinds)] = True
+            found &= meant[graph.kind]
         if self.operator is not None:
             found &= graph.operator == self.operator
         if self.worker is not None:
@@ -66,13 +68,14 @@ class Change:
 
     def weight(self, graph: WindowGraph) -> Times:
         """Return the changed lengths of all edges of a window, ns. Shape (edges,)."""
-        if not self.evened:
-            less = np.rint(graph.weight * self.left).astype(np.int64)
-            return np.where(self.edges(graph), less, graph.weight)
-        own = Change(kinds=self.kinds, messages=False).edges(graph)
-        changed = graph.weight
-        mine = self.edges(graph) & own
-        changed[mine] = _evened(graph, np.flatnonzero(own))[mine]
+        changed, mine = graph.weight, self.edges(graph)
+        if self.evened:
+            own = Change(kinds=self.kinds, messages=False).edges(graph)
+            mine &= own
+            if mine.any():
+                changed[mine] = _evened(graph, np.flatnonzero(own))[mine]
+        else:
+            changed[mine] = np.rint(changed[mine] * self.left).astype(np.int64)
         return changed
 
 
@@ -98,11 +101,11 @@ def _gained(changes: Sequence[Change], piece: Piece) -> Times:
     """Return how many ns shorter the windows of a piece would be, by change."""
     found = np.zeros(len(changes), dtype=np.int64)
     for _, graph in piece.graphs():
-        lead = Lead.of(graph)
-        now = longest(graph, graph.weight, lead)
+        lead, weight = Lead.of(graph), graph.weight
+        now = longest(graph, weight, lead)
         for i, change in enumerate(changes):
             changed = change.weight(graph)
-            if (changed < graph.weight).any():
+            if (changed < weight).any():
                 found[i] += now - longest(graph, changed, lead)
     return found
 
