@@ -37,8 +37,8 @@ def too_many_cores(case: Case) -> Iterator[Finding]:
             f" {case.with_cores(inf):,.0f} s."
         ),
         advice=(
-            "Use fewer executors (spark.executor.instances, spark.dynamicAllocation.maxExecutors): it costs less and"
-            " takes hardly longer."
+            "Use fewer executors (`spark.executor.instances`, `spark.dynamicAllocation.maxExecutors`): it costs less"
+            " and takes hardly longer."
         ),
         gain=None,
         certainty=Certainty.LIKELY,

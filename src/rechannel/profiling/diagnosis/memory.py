@@ -17,7 +17,7 @@ from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Plac
 from rechannel.profiling.model.trace import MS
 from rechannel.profiling.storage.blocks import Rows
 
-SPILL_RATE = 20 << 20
+SPILL_RATE = 10 << 20
 """Bytes that a task spills and reads again in a second, at least: assumed if all tasks of a stage spill."""
 LEAST_SPILL = 32 << 20
 """Bytes on disk below which spilling is not reported."""
@@ -90,7 +90,7 @@ def _spilled(
         else "an estimate: bytes that are spilled are assumed to be written and read as fast as the input"
     )
     cut = (
-        f"Cut the work into {ceil(times)} times as many tasks with spark.sql.shuffle.partitions, or raise"
+        f"Cut the work into {ceil(times)} times as many tasks with `spark.sql.shuffle.partitions`, or raise"
         if 1 < times < 1_000
         else "Raise"
     )
@@ -101,7 +101,7 @@ def _spilled(
             f" {len(wet)} of its {counted(len(rows), 'task')}: a task would need about {size(need)} and had"
             f" {size(had)}. The gain is {assumed}."
         ),
-        advice=f"{cut} {_memory_setting(case)} or spark.memory.fraction.",
+        advice=f"{cut} {_memory_setting(case)} or `spark.memory.fraction`.",
         gain=gain.share,
         seconds=gain.seconds,
         certainty=Certainty.LIKELY if compared else Certainty.POSSIBLE,
@@ -120,7 +120,7 @@ def _memory_setting(case: Case) -> str:
     """Return the setting of the memory of what runs tasks, with its value."""
     local = set(case.app.tasks.executors) <= {"driver"}
     name = "spark.driver.memory" if local else "spark.executor.memory"
-    return f"{name} ({case.app.settings.get(name, '1g')} now)"
+    return f"`{name}` ({case.app.settings.get(name, '1g')} now)"
 
 
 def garbage(case: Case) -> Iterator[Finding]:
@@ -155,7 +155,7 @@ def garbage(case: Case) -> Iterator[Finding]:
             f" {seconds(gc / MS)} in all, most of it in {_lower(called(case, worst))}: their heap may be nearly full."
         ),
         advice=(
-            f"Raise {_memory_setting(case)}, run fewer tasks at a time on an executor (spark.executor.cores), or"
+            f"Raise {_memory_setting(case)}, run fewer tasks at a time on an executor (`spark.executor.cores`), or"
             " cut the work into more and smaller tasks; keep less in storage, or store it serialised."
         ),
         gain=gain.share,

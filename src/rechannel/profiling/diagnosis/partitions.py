@@ -159,14 +159,14 @@ def _cut(case: Case, stage: Stage | None, tasks: int, cores: float) -> str:
         )
     if "Scan" in nodes:
         return (
-            f"Lower spark.sql.files.maxPartitionBytes, or repartition after reading, for at least {target} tasks;"
+            f"Lower `spark.sql.files.maxPartitionBytes`, or repartition after reading, for at least {target} tasks;"
             " a compressed file that cannot be split has to be written as several."
         )
     if "Exchange" in nodes:
         asked = case.app.settings.get(_SETTINGS, "200")
         return (
-            f"Ask for at least {target} partitions: in repartition or coalesce, or with {_SETTINGS} ({asked} now);"
-            " if adaptive execution merged them, lower spark.sql.adaptive.advisoryPartitionSizeInBytes."
+            f"Ask for at least {target} partitions: in repartition or coalesce, or with `{_SETTINGS}` ({asked} now);"
+            " if adaptive execution merged them, lower `spark.sql.adaptive.advisoryPartitionSizeInBytes`."
         )
     return f"Ask for a multiple of {cores:.0f} partitions, {target} at least, where the data is made or read."
 
@@ -244,8 +244,8 @@ def _many(
             " ending a task costs, not work."
         ),
         advice=(
-            f"Use {len(mended[key].tasks)} to {8 * round(cores)} tasks: lower {_SETTINGS} ({asked} now), leave"
-            " spark.sql.adaptive.coalescePartitions.enabled at true, or call coalesce."
+            f"Use {len(mended[key].tasks)} to {8 * round(cores)} tasks: lower `{_SETTINGS}` ({asked} now), leave"
+            " `spark.sql.adaptive.coalescePartitions.enabled` at true, or call coalesce."
         ),
         gain=gain.share,
         seconds=gain.seconds,

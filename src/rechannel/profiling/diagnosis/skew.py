@@ -213,16 +213,16 @@ def _advice(case: Case, node: Keyed | None, *, shuffled: bool) -> str:
     if not shuffled:
         return (
             "Cut the input into even parts: repartition it after reading, lower"
-            " spark.sql.files.maxPartitionBytes, or write it as files of equal size that can be split."
+            " `spark.sql.files.maxPartitionBytes`, or write it as files of equal size that can be split."
         )
     if node is None:
         return "Spread the keys that have the most rows: add a random part to the key, and combine in two steps."
     if node.what == "join on":
         adaptive = case.app.settings.get("spark.sql.adaptive.enabled", "true") == "true"
-        switch = "lower" if adaptive else "set spark.sql.adaptive.enabled to true and lower"
+        switch = "lower" if adaptive else "set `spark.sql.adaptive.enabled` to true and lower"
         return (
             f"Split the rows of the most frequent values of {node.keys}: {switch}"
-            " spark.sql.adaptive.skewJoin.skewedPartitionThresholdInBytes below the size of that task's input,"
+            " `spark.sql.adaptive.skewJoin.skewedPartitionThresholdInBytes` below the size of that task's input,"
             " broadcast the smaller side, or add a random part to the key."
         )
     return (
@@ -239,7 +239,7 @@ def _slow(case: Case, key: StageKey, seen: _Long, gain: Gain) -> Finding:
             " they do. Its host may have been busy, or its rows may be harder to process."
         ),
         advice=(
-            "Set spark.speculation to true, so that Spark copies such a task to another executor; if it is slow"
+            "Set `spark.speculation` to true, so that Spark copies such a task to another executor; if it is slow"
             " in each run, look at its rows."
         ),
         gain=gain.share,

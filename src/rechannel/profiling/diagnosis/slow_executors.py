@@ -120,8 +120,8 @@ def _slow(case: Case, name: str, seen: _Compared, gain: Gain) -> Finding:
             " more data."
         ),
         advice=(
-            "Look at what else runs on that host, its disks and its network; set spark.excludeOnFailure.enabled or"
-            " remove the host if it stays slow. spark.speculation copies the tasks that it delays."
+            "Look at what else runs on that host, its disks and its network; set `spark.excludeOnFailure.enabled` or"
+            " remove the host if it stays slow. `spark.speculation` copies the tasks that it delays."
         ),
         gain=gain.share,
         seconds=gain.seconds,

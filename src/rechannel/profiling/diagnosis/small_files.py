@@ -136,7 +136,7 @@ def _finding(case: Case, family: Family, key: StageKey, files: _Files, gain: Gai
         ),
         advice=(
             f"Merge the files into some of {size(GOOD_FILE)}: compact the table, or repartition before writing it."
-            " Until then, raise spark.sql.files.openCostInBytes if tasks are uneven."
+            " Until then, raise `spark.sql.files.openCostInBytes` if tasks are uneven."
         ),
         gain=gain.share,
         seconds=gain.seconds,

@@ -1,6 +1,6 @@
 """What speculative copies of tasks cost, and what they won.
 
-Mended, each task ran once, for as long as its successful attempt did.
+Mended, each task ran once, for as long as its shortest successful attempt did.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ import numpy as np
 from rechannel.profiling.diagnosis.case import Case, Gain
 from rechannel.profiling.diagnosis.change import Change
 from rechannel.profiling.diagnosis.schedule import Durations
-from rechannel.profiling.diagnosis.task_table import COPY, GOOD, KILLED, StageKey
+from rechannel.profiling.diagnosis.task_table import COPY, StageKey
 from rechannel.profiling.diagnosis.words import counted, seconds
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
+from rechannel.profiling.model.trace import MS
+from rechannel.profiling.storage.blocks import Rows
 
 
 @dataclass(slots=True, eq=False)
@@ -32,6 +34,25 @@ class _Copies:
     """Number of overtaken originals by executor."""
     mended: dict[StageKey, Durations] = field(default_factory=dict)
 
+    def take(self, key: StageKey, rows: Rows) -> None:
+        """Take up the tasks of a stage. Of several attempts that succeeded, the shortest counts."""
+        took = (rows["finish"] - rows["launch"]) / MS
+        order = np.lexsort((took, ~rows["good"], rows["index"]))
+        _, firsts = np.unique(rows["index"][order], return_index=True)
+        best = np.zeros(len(rows), dtype=np.bool_)
+        best[order[firsts]] = rows["good"][order[firsts]]
+        copy = rows["speculative"]
+        beaten = ~copy & np.isin(rows["index"], rows["index"][best & copy])
+        self.copies += int(copy.sum())
+        self.won += int((best & copy).sum())
+        self.lost_ms += float(took[copy & ~best].sum())
+        self.beaten_ms += float(took[beaten].sum())
+        for executor in rows["executor"][beaten].tolist():
+            self.origins[executor] = self.origins.get(executor, 0) + 1
+        chosen = np.flatnonzero(best)
+        chosen = chosen[np.argsort(rows["launch"][chosen], kind="stable")]
+        self.mended[key] = took[chosen].astype(np.float32)
+
 
 def speculation(case: Case) -> Iterator[Finding]:
     """Find out what speculative copies of tasks cost, and what they won.
@@ -41,21 +62,8 @@ def speculation(case: Case) -> Iterator[Finding]:
     seen = _Copies()
     for family in case.families:
         for key in family.stages:
-            part = case.table.part(case.index[key])
-            flags = case.table.flags[part]
-            copy = (flags & COPY) > 0
-            if not copy.any():
-                continue
-            took, killed = case.table.durations[part], (flags & KILLED) > 0
-            good, beaten = (flags & GOOD) > 0, killed & ~copy
-            seen.copies += int(copy.sum())
-            seen.won += int((copy & good).sum())
-            seen.lost_ms += float(took[copy & ~good].sum())
-            seen.beaten_ms += float(took[beaten].sum())
-            who, counts = np.unique(case.table.executor[part][beaten], return_counts=True)
-            for executor, count in zip(who.tolist(), counts.tolist(), strict=True):
-                seen.origins[executor] = seen.origins.get(executor, 0) + count
-            seen.mended[key] = took[good]
+            if (case.table.flags[case.table.part(case.index[key])] & COPY).any():
+                seen.take(key, case.rows(key))
     if not seen.copies:
         return
     gain = case.gain(Change(durations=seen.mended))
@@ -76,10 +84,10 @@ def _speculated(case: Case, seen: _Copies, gain: Gain) -> Finding:
         text += f" Copies that were not needed ran for {seconds(seen.lost_ms)}."
     advice = (
         "Find out why these originals hang: the host, its disks, or a service that tasks call. Until then, lower"
-        " spark.speculation.multiplier and spark.speculation.quantile, so that copies start earlier."
+        " `spark.speculation.multiplier` and `spark.speculation.quantile`, so that copies start earlier."
         if useful
-        else "Raise spark.speculation.multiplier, or set spark.speculation to false: most copies were in vain, because"
-        " tasks have different amounts of work."
+        else "Raise `spark.speculation.multiplier`, or set `spark.speculation` to false: most copies were in vain,"
+        " because tasks have different amounts of work."
     )
     return Finding(
         cause="speculation",

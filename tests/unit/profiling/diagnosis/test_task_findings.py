@@ -154,7 +154,7 @@ def test_thousands_of_tiny_tasks():
     (found,) = too_many(case)
     assert found.cause == "too-many-partitions"
     assert "has 1,040 tasks for 4 cores" in found.text
-    assert "spark.sql.shuffle.partitions (1040 now)" in found.advice
+    assert "`spark.sql.shuffle.partitions` (1040 now)" in found.advice
     # 22.4 s of tasks, of which 1.6 s are work; the cost of a task is 20 ms.
     assert found.seconds == pytest.approx(22.4 / 4 - 0.4 - 0.04, abs=0.1)
 
@@ -216,7 +216,7 @@ def test_spilling_compared_with_tasks_that_do_not():
     assert found.certainty == Certainty.LIKELY
     assert "spills 2.0 GiB to disk (7.8 GiB in memory), in 10 of its 20 tasks" in found.text
     assert "needs" not in found.advice
-    assert "spark.executor.memory (1g now)" in found.advice
+    assert "`spark.executor.memory` (1g now)" in found.advice
     assert found.seconds == pytest.approx((100 - 30) / 4, rel=0.2)
 
 
@@ -225,7 +225,7 @@ def test_spilling_of_all_tasks():
     (found,) = spill(case)
     assert found.certainty == Certainty.POSSIBLE
     assert "21 times as many tasks" in found.advice
-    # 200 MiB in memory at 20 MiB a second are more than they took; one byte of 101 is read only.
+    # 200 MiB in memory at 10 MiB a second are more than they took; one byte of 101 is read only.
     assert found.seconds == pytest.approx(18 * 0.9)
 
 
@@ -239,7 +239,7 @@ def test_garbage_collection():
     (found,) = garbage(case)
     assert found.cause == "garbage-collection"
     assert "spend 50 % of their time in garbage collection, 20 s in all" in found.text
-    assert "spark.executor.memory (2g now)" in found.advice
+    assert "`spark.executor.memory` (2g now)" in found.advice
     assert found.seconds == pytest.approx(10 * 0.47)
 
 
@@ -292,6 +292,39 @@ def test_copies_that_overtake_a_hanging_host():
     assert "2 speculative copies of tasks, and 2 overtook the original" in found.text
     assert "2 of them on executor 1 on host host1" in found.text
     assert found.seconds == pytest.approx(8)
+
+
+def test_a_copy_and_its_original_that_both_succeed():
+    maker = Maker()
+    app = maker.made([[Made(tasks=times(8, 1_000))]])
+    begun, end = maker.now, maker.now + 9_000
+    maker.add(5, 0, "1", (begun, end), Metrics(run=8_990))
+    maker.add(5, 0, "2", (end - 1_000, end), Metrics(run=990), speculative=True)
+    maker.add(5, 1, "1", (begun, begun + 1_000), Metrics(run=990))
+    (found,) = speculation(Case(app=app))
+    assert "1 speculative copy of tasks, and 1 overtook the original" in found.text
+    assert found.seconds == pytest.approx(8)
+
+
+def test_copies_in_vain():
+    maker = Maker()
+    app = maker.made([[Made(tasks=times(8, 1_000))]])
+    begun = maker.now
+    for i in range(4):
+        maker.add(
+            5,
+            i,
+            "1" if i < 2 else "2",
+            (begun, begun + 5_000),
+            Metrics(run=1),
+            good=False,
+            killed=True,
+            speculative=True,
+        )
+        maker.add(5, i, "1" if i < 2 else "2", (begun + 5_000, begun + 10_000), Metrics(run=1))
+    (found,) = speculation(Case(app=app))
+    assert "and 0 overtook the original. Copies that were not needed ran for 20 s." in found.text
+    assert "spark.speculation` to false" in found.advice
 
 
 def test_no_speculation():
