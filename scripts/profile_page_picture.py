@@ -36,7 +36,7 @@ def main() -> int:
     flags = ["--no-sandbox"] if os.geteuid() == 0 else []
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         page = Path(folder) / "page.html"
-        write_page(rc.profile(LOG, window="batch", since="15 seconds"), page)
+        write_page(rc.profile(LOG, since="15 seconds"), page)
         opened = playwright.chromium.launch(executable_path=browser, args=flags)
         tab = opened.new_page(
             viewport={"width": WIDTH, "height": HEIGHT},

@@ -8,6 +8,7 @@ base64: no name in it can end the script that it lies in. What draws is in `asse
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from base64 import b64encode
 from collections.abc import Iterator
@@ -103,9 +104,9 @@ def _findings(made: Analysis, most: int) -> Iterator[str]:
 def _finding(number: int, finding: Finding) -> Iterator[str]:
     weight = " weighty" if finding.weighty else ""
     yield f'<li class="finding{weight}"><h3>{escape(_name(finding.cause))}</h3>'
-    yield f"<p>{escape(finding.text)}</p>"
+    yield f"<p>{_prose(finding.text)}</p>"
     if finding.advice:
-        yield f'<p class="advice">{escape(finding.advice)}</p>'
+        yield f'<p class="advice">{_prose(finding.advice)}</p>'
     yield f'<ul class="facts"><li>{escape(_gain(finding))}</li><li>{finding.certainty}</li>'
     for each in finding.evidence:
         yield f"<li>{escape(each.name)}: {_figure(each)}</li>"
@@ -115,6 +116,11 @@ def _finding(number: int, finding: Finding) -> Iterator[str]:
         f'<button type="button" data-finding="{number}" aria-label="{shown}" hidden>'
         "Show on the timeline</button></li>"
     )
+
+
+def _prose(text: str) -> str:
+    """Return a text with the names of settings, which stand in backquotes, as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def _name(cause: str) -> str:

@@ -22,7 +22,7 @@ EVIL = "</script><script>alert(1)</script><!-- \u2028 &amp; '\""
 SKEW = Finding(
     cause="skew",
     text=f"Stage 1 ({EVIL}) has one slow task.",
-    advice="Set spark.sql.adaptive.skewJoin.enabled.",
+    advice="Set `spark.sql.<b>.enabled`.",
     gain=0.42,
     seconds=12.5,
     certainty=Certainty.CERTAIN,
@@ -71,7 +71,7 @@ def test_findings_are_text(text):
         "3 GiB",
         "tasks: 200",
         "62.5 %",
-        "skewJoin",
+        "Set <code>spark.sql.&lt;b&gt;.enabled</code>.",
     ):
         assert words in text
 
