@@ -47,12 +47,15 @@ class Reading:
 
 def computed_again(case: Case) -> Iterator[Finding]:
     """Find data that is computed more than once."""
-    yield from cache_lost(case.app)
-    yield from not_cached(case.app)
+    yield from cache_lost(case.app, case.run_ms)
+    yield from not_cached(case.app, case.run_ms)
 
 
-def cache_lost(app: Application) -> Iterator[Finding]:
-    """Find datasets that are to be cached, and partitions of which were not in the cache."""
+def cache_lost(app: Application, length: float) -> Iterator[Finding]:
+    """Find datasets that are to be cached, and partitions of which were not in the cache.
+
+    length: of the run, ms.
+    """
     of: dict[int, list[tuple[Stage, Stored]]] = {}
     for stage in app.stages.values():
         if stage.stored and stage.submitted and not stage.failure:
@@ -62,10 +65,12 @@ def cache_lost(app: Application) -> Iterator[Finding]:
     for readings in of.values():
         readings.sort(key=lambda each: (each[0].submitted, each[0].number))
         if len(readings) > 1:
-            yield from _lost(app, readings[0][1], [stage for stage, _ in readings])
+            yield from _lost(app, length, readings[0][1], [stage for stage, _ in readings])
 
 
-def _lost(app: Application, stored: Stored, stages: Sequence[Stage]) -> Iterator[Finding]:
+def _lost(
+    app: Application, length: float, stored: Stored, stages: Sequence[Stage]
+) -> Iterator[Finding]:
     first = _reading(app, stages[0])
     longest = sorted(stages[1:], key=lambda each: each.submitted - each.completed)[:COMPARED]
     later = [known for stage in longest if (known := _reading(app, stage)) is not None]
@@ -80,8 +85,8 @@ def _lost(app: Application, stored: Stored, stages: Sequence[Stage]) -> Iterator
         mine = (each.stage.completed - each.stage.submitted) * extra / max(1.0, each.ms.sum())
         saved, again = saved + mine, again + int(miss.sum())
         worst = max(worst, (mine, each.stage, int(miss.sum())), key=lambda one: one[0])
-    length, partitions = max(1, app.end - app.start), stored.partitions * len(later)
-    share = saved / length
+    partitions = stored.partitions * len(later)
+    share = min(1.0, saved / length)
     if again < MISSING * partitions or share < WORTH:
         return
     name = f"dataset {short(stored.name)!r}" if stored.name else f"RDD {stored.rdd}"
@@ -132,8 +137,11 @@ def _reading(app: Application, stage: Stage) -> Reading | None:
     )
 
 
-def not_cached(app: Application) -> Iterator[Finding]:
-    """Find a stage that several different SQL executions compute in the same way."""
+def not_cached(app: Application, length: float) -> Iterator[Finding]:
+    """Find a stage that several different SQL executions compute in the same way.
+
+    length: of the run, ms.
+    """
     in_batches = {
         stage for job in app.jobs.values() if job.batch is not None for stage in job.stages
     }
@@ -145,7 +153,6 @@ def not_cached(app: Application) -> Iterator[Finding]:
         plans.setdefault(stage.execution, set()).add(stage.details)
         if stage.details and stage.nodes[-1] == "Exchange" and not stage.stored:
             of.setdefault((stage.details, stage.tasks), {}).setdefault(stage.execution, stage)
-    length = max(1, app.end - app.start)
     for (details, _), same in of.items():
         different = {frozenset(plans[execution] - {details}) for execution in same}
         if len(same) < TIMES or len(different) < TIMES:
@@ -163,7 +170,7 @@ def not_cached(app: Application) -> Iterator[Finding]:
             " cheap to read.",
             advice="`persist` the dataset that these queries have in common before the first of"
             " them, or write it to a table, and `unpersist` it after the last one.",
-            gain=saved / length,
+            gain=min(1.0, saved / length),
             seconds=saved / 1_000,
             certainty=Certainty.POSSIBLE,
             place=Place(stage=stage.number, attempt=stage.attempt, execution=stage.execution),

@@ -187,6 +187,16 @@ class Case:
         return driver_spans(self.app)
 
     @cached_property
+    def run_ms(self) -> float:
+        """How long the run took, ms; without the time in which a session waited for its user."""
+        if not self.spans:
+            return 1.0
+        whole = float(self.spans[-1].end - self.spans[0].start)
+        if not self.app.batches:
+            whole -= sum(span.end - span.start for span in self.spans if span.kind == IDLE)
+        return max(1.0, whole)
+
+    @cached_property
     def _idle(self) -> Spans:
         """When the application waited for its user, or for input."""
         idle = [(one.start, one.end) for one in self.spans if one.kind == IDLE]

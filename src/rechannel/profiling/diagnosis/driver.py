@@ -112,7 +112,8 @@ def _where(app: Application, span: DriverSpan) -> str:
 def idling(time: DriverTime) -> Iterator[Finding]:
     """Say that a session or a stream was idle; that is no fault and has no gain."""
     spans = time.of_kind(IDLE)
-    total, whole = sum(ms for _, ms in spans), float(time.app.end - time.app.start)
+    total = sum(ms for _, ms in spans)
+    whole = float(sum(span.end - span.start for span in time.spans))
     if total < max(LEAST_IDLE, IDLING * whole):
         return
     if time.app.batches:

@@ -16,7 +16,6 @@ from rechannel.profiling.diagnosis.driver_spans import DriverSpan
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
 from rechannel.profiling.spark.application import Application
 from rechannel.profiling.spark.busy import Busy, Floats, busy
-from rechannel.profiling.spark.driver import IDLE
 from rechannel.profiling.spark.rows import leaving
 
 WORTH = 0.03
@@ -56,9 +55,6 @@ class DriverTime:
         starts = np.array([span.start for span in spans], dtype=np.float64)
         ends = np.array([span.end for span in spans], dtype=np.float64)
         used = on_core.within(starts, ends)
-        whole = float(app.end - app.start)
-        if not app.batches:
-            whole -= sum(span.end - span.start for span in spans if span.kind == IDLE)
         return cls(
             app=app,
             spans=spans,
@@ -66,7 +62,7 @@ class DriverTime:
             alone=ends - starts - used,
             executions=sorted((one.start, one.number) for one in app.executions.values()),
             results=job_results(app),
-            length=max(1.0, whole),
+            length=case.run_ms,
             fetching=np.maximum(0.0, delivered.within(starts, ends) - used),
         )
 

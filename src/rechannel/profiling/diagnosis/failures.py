@@ -84,7 +84,7 @@ def failures(case: Case) -> Iterator[Finding]:
         cause = _cause(rows, stage, lost) or ("lost-executor" if len(begun) else None)
         if cause is not None:
             _add(costs[cause], app, stage, rows, begun if cause == "lost-executor" else {})
-    length = max(1, app.end - app.start)
+    length = case.run_ms
     for cause, cost in costs.items():
         if cost.stages and cost.ms >= WORTH * length:
             yield _FINDINGS[cause](cause, app, cost, length)
@@ -207,7 +207,7 @@ def _cores(app: Application) -> int:
     return max(1, sum(alive))
 
 
-def _lost(cause: str, app: Application, cost: Cost, length: int) -> Finding:
+def _lost(cause: str, app: Application, cost: Cost, length: float) -> Finding:
     share = min(1.0, cost.ms / length)
     names = [_executor_name(each) for each in cost.executors]
     one = len(names) == 1
@@ -231,7 +231,7 @@ def _lost(cause: str, app: Application, cost: Cost, length: int) -> Finding:
     )
 
 
-def _fetch(cause: str, app: Application, cost: Cost, length: int) -> Finding:
+def _fetch(cause: str, app: Application, cost: Cost, length: float) -> Finding:
     del app
     share = min(1.0, cost.ms / length)
     return _finding(
@@ -253,7 +253,7 @@ def _fetch(cause: str, app: Application, cost: Cost, length: int) -> Finding:
     )
 
 
-def _failed(cause: str, app: Application, cost: Cost, length: int) -> Finding:
+def _failed(cause: str, app: Application, cost: Cost, length: float) -> Finding:
     share = min(1.0, cost.ms / length)
     names = sorted(app.exceptions, key=lambda name: (-app.exceptions[name], name))
     why = f" The exceptions were {listed(names, 3)}." if names else ""

@@ -52,11 +52,11 @@ def missed_broadcasts(case: Case) -> Iterator[Finding]:
     for stage in app.stages.values():
         if stage.submitted and stage.rdd >= 0:
             ran[stage.rdd] = stage
-    length = max(1, app.end - app.start)
+    length = case.run_ms
     for stage in joins:
         found = _missed(app, stage, of, ran)
         if found is not None and found[0] >= WORTH * length:
-            yield _finding(app, stage, *found)
+            yield _finding(app, stage, length, *found)
 
 
 def _join(stage: Stage) -> str:
@@ -113,8 +113,10 @@ def _shuffled(app: Application) -> Mapping[int, Shuffled]:
     return found
 
 
-def _finding(app: Application, stage: Stage, saved: float, small: int, large: int) -> Finding:
-    share = saved / max(1, app.end - app.start)
+def _finding(
+    app: Application, stage: Stage, length: float, saved: float, small: int, large: int
+) -> Finding:
+    share = min(1.0, saved / length)
     join = _join(stage)
     outer = _OUTER.search(join)
     which = f" {outer[1]} joins can broadcast only one of their sides." if outer else ""

@@ -73,7 +73,10 @@ def _store_advice(time: DriverTime) -> str:
         changes.append(f"set `{CHANGELOG}=true`, so that a commit writes changes instead of files")
     if settings.get(COMPACT) == "true":
         changes.append(f"set `{COMPACT}=false`")
-    changes.append("put the checkpoint on faster storage, or use fewer partitions of state")
+    changes.append(
+        "put the checkpoint on faster storage, or use fewer partitions of state"
+        " (`spark.sql.shuffle.partitions`, with a new checkpoint)"
+    )
     text = "; ".join(changes)
     return f"{text[:1].upper()}{text[1:]}."
 

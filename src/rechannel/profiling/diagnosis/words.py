@@ -59,6 +59,8 @@ def job_name(job: Job) -> str:
     """Return a job with what it is called: job 3 (collect at etl.py:10), job 4 (batch 1)."""
     if job.batch is not None:
         return f"job {job.number} (batch {job.batch})"
+    if job.broadcast:
+        return f"job {job.number} (broadcast exchange)"
     return _with(f"job {job.number}", job.site or job.description)
 
 
@@ -91,4 +93,5 @@ def short(text: str) -> str:
 
 
 def _with(what: str, called: str) -> str:
-    return f"{what} ({short(called)})" if called.split() else what
+    plain = called.partition("<br")[0]
+    return f"{what} ({short(plain)})" if plain.split() else what

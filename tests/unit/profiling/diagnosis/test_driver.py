@@ -261,3 +261,10 @@ def test_listing_of_files_by_a_job_and_by_the_driver():
     finding = found(on_driver, app)["file-listing"]
     assert finding.seconds == pytest.approx(16)
     assert finding.place.job == 0
+
+
+def test_a_log_without_its_beginning():
+    app = replace(jobs_with_gap(8_000), start=0)
+    finding = found(on_driver, app)["driver-program"]
+    # It begins with the registration of its executor, half a second after the start.
+    assert finding.gain == pytest.approx(8 / 31.5)
