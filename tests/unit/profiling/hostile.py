@@ -85,6 +85,14 @@ def hostile() -> Mapping[str, list[bytes]]:
         "2^31 cores": with_(
             added("1", 1 << 31), added("2", 1 << 62), task(9, 110, 200, executor="2")
         ),
+        "executors without cores, one of them late": with_(
+            added("1", 0),
+            line(
+                "ExecutorAdded",
+                **{"Timestamp": START + 90_000, "Executor ID": "2", "Executor Info": {}},
+            ),
+            *(task(9 + n, 110 + n, 99_000 + n, executor="12"[n % 2]) for n in range(8)),
+        ),
         "executors of 4,000 cores": with_(
             *(added(name, 4_000) for name in crowd),
             *(task(9 + n, 110 + n, 900 + n, executor=name) for n, name in enumerate(crowd)),

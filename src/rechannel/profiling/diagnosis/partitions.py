@@ -37,7 +37,7 @@ MANY = 8
 """Tasks for each core that are too many, if they are tiny."""
 COST = 0.5
 """Share of a fixed cost in the time of tasks that are too many, at least."""
-MOST_SPLIT = 1 << 14
+MOST_SPLIT = 1 << 12
 """Tasks into which a stage is cut at most: finer ones gain next to nothing."""
 MERGED = 2
 """Tasks for each core, after tiny ones are merged."""

@@ -17,8 +17,8 @@ MOST_CORES = 1 << 18
 
 
 def believed(executors: Mapping[str, Executor], tasks: TaskRows) -> dict[str, Executor]:
-    """Return executors with numbers of cores that can be."""
-    cores = {name: min(max(0, each.cores), MOST_OF_ONE) for name, each in executors.items()}
+    """Return executors with numbers of cores that can be: at least one."""
+    cores = {name: min(max(1, each.cores), MOST_OF_ONE) for name, each in executors.items()}
     if sum(cores.values()) > MOST_CORES:
         had = np.zeros(len(tasks.executors), dtype=np.int64)
         for rows in tasks.each():
