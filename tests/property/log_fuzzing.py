@@ -14,7 +14,7 @@ from random import Random
 from shutil import rmtree
 from tempfile import mkdtemp
 
-from tests.support.bounded import SPACE, limit, profiled
+from tests.support.bounded import SPACE, limit, profiled, warm
 
 WINDOWS = (None, None, 1.0, 0.01, 60.0)
 
@@ -40,5 +40,6 @@ def main(first: int, count: int) -> None:
 
 
 if __name__ == "__main__":
+    warm()
     limit(SPACE)
     main(int(sys.argv[1]), int(sys.argv[2]))

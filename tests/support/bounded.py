@@ -1,4 +1,4 @@
-"""Profiles files in a process of little address space, which ends if a file takes too long.
+"""Profiles files in a process of little address space, which ends if a file takes too much time.
 
 Reads a path per line from standard input; writes a JSON object for each: `windows` and `workers`,
 or `refused`, or `failed` with a traceback.
@@ -10,6 +10,7 @@ import faulthandler
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import traceback
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 SPACE, SECONDS = 1 << 30, 20
-"""Bytes of address space of a process, and seconds for a file."""
+"""Bytes of address space of a process, and seconds of its CPU for a file."""
 # Each thread of a pool takes address space for its stack and its memory.
 THREADS = {
     "POLARS_MAX_THREADS": "1",
@@ -52,17 +53,30 @@ def limit(space: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (space, space))
 
 
-def profiled(file: Path, window: float | None = None) -> dict[str, Any]:
-    """Profile a file and make everything that is shown of it. window: seconds."""
+def warm() -> None:
+    """Profile ordinary logs: what is compiled, once, takes time and memory of its own."""
+    for name in ("ordinary-4.3", "lost-4.3", "speculation-4.3"):
+        (log,) = (ROOT / "tests" / "unit" / "profiling" / "spark_logs").glob(f"{name}*")
+        profiled(log, seconds=0)
+
+
+def profiled(file: Path, window: float | None = None, seconds: float = SECONDS) -> dict[str, Any]:
+    """Profile a file and make everything that is shown of it.
+
+    window: seconds. seconds: of CPU, after which the process ends with a traceback; 0 for no bound.
+    """
     from rechannel.errors import TraceError
     from rechannel.profiling.model.analysis import ProfileOptions
     from rechannel.profiling.reading import analyse_file
+    from rechannel.profiling.report.page import write_page
     from rechannel.profiling.report.record import as_record
 
-    faulthandler.dump_traceback_later(SECONDS, exit=True)
+    faulthandler.register(signal.SIGPROF, chain=True)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         made = analyse_file(file, ProfileOptions(window=window))
         json.dumps(as_record(made, 20), allow_nan=False)
+        write_page(made, os.devnull)
         names = made.profile.names
         return {
             "windows": len(made.profile.windows),
@@ -74,10 +88,11 @@ def profiled(file: Path, window: float | None = None) -> dict[str, Any]:
     except Exception:
         return {"failed": traceback.format_exc()}
     finally:
-        faulthandler.cancel_dump_traceback_later()
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 if __name__ == "__main__":
+    warm()
     limit(int(sys.argv[1]))
     for path in sys.stdin.read().splitlines():
         print(json.dumps({"file": path, **profiled(Path(path))}), flush=True)

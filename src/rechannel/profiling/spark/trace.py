@@ -52,7 +52,7 @@ from rechannel.profiling.storage.blocks import Rows
 
 FAILED, REFUSED, BEATEN = "failed work", "fetch failure", "speculative copy"
 SPARK_KINDS = (*RESERVED, *TASK_STEPS, FAILED, REFUSED, BEATEN, *DRIVER_KINDS)
-MOST_FETCHES = 1 << 17
+MOST_FETCHES = 1 << 16
 """Messages of a part that ask for shuffle blocks; if there were more, each task asks fewer cores."""
 _KIND = {name: number for number, name in enumerate(SPARK_KINDS)}
 _FIRST = len(RESERVED)
@@ -149,8 +149,10 @@ class SparkTrace:
             sources = self.parents.get(stage)
             if sources is None:
                 continue
-            sources = sources[:: -(-len(sources) // most)]
-            task, source = np.repeat(mine, len(sources)), np.tile(sources, len(mine))
+            step = -(-len(sources) // most)
+            chosen = np.arange(0, len(sources), step) + rows["index"][mine][:, None] % step
+            task, source = np.repeat(mine, chosen.shape[1]), chosen.ravel()
+            task, source = task[source < len(sources)], sources[source[source < len(sources)]]
             asked = (source != worker[task]) & (begun[task] < self.gone[source])
             pairs.append((task[asked], source[asked]))
         task, source = (np.concatenate(column) for column in zip(*pairs, strict=True))
