@@ -72,7 +72,8 @@ executor: number of the executor in `TaskRows.executors`. core: of the executor,
 known. arrive: when the task reached its core. getting: whether the driver fetched the result.
 good: whether the attempt was useful. killed: nothing waited for its end, because another attempt
 was faster, or its result was no longer needed. failed: code in `FAILURES`. beaten: whether it was
-killed because another attempt of the same task was faster. number: id of the task.
+killed because another attempt of the same task was faster. speculative: whether it was a copy of an
+attempt that seemed slow. number: id of the task.
 """
 TASK_ROW = np.dtype(
     [
