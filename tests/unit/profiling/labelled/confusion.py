@@ -11,11 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rechannel.profiling.diagnosis.case import Case
-from rechannel.profiling.diagnosis.registry import diagnosed
 from rechannel.profiling.model.finding import Finding
+from rechannel.profiling.reading import analyse_file
 from rechannel.profiling.spark.event_files import log_lines
-from rechannel.profiling.spark.log import SparkLog
 from tests.unit.profiling.labelled.labels import HEALTHY, LABELS, Label
 
 TOLERANCE = 0.25
@@ -100,13 +98,7 @@ def outcome(label: Label) -> Outcome:
     measured = None
     if label.mended is not None:
         measured = gained(length_of(label.log()), length_of(label.log(mended=True)))
-    return judged(label, findings_of(label.log()), measured)
-
-
-def findings_of(path: Path) -> list[Finding]:
-    """Return what a diagnosis finds in a log, the largest gain first."""
-    log = SparkLog(strict=True).read(log_lines(path), path.name)
-    return diagnosed(Case(app=log.facts()))
+    return judged(label, analyse_file(label.log(), strict=True).findings, measured)
 
 
 def table(outcomes: Iterable[Outcome]) -> list[str]:

@@ -6,6 +6,7 @@ from functools import cache
 
 import pytest
 
+from rechannel.profiling.model.causes import CAUSES
 from rechannel.profiling.model.finding import Finding
 from rechannel.profiling.spark.event_files import log_lines
 from tests.unit.profiling.labelled.confusion import (
@@ -24,6 +25,8 @@ MISSED: dict[str, str] = {
     "stream-with-slow-state": "commits to the state store take less than a tenth of this run",
 }
 """Labels that the first finding misses, and why. Who mends one takes it off this list."""
+MISJUDGED: dict[str, str] = {}
+"""Labels whose gain is predicted wrongly, and why."""
 TWINS = [label for label in LABELS if label.mended is not None]
 
 
@@ -46,6 +49,20 @@ def named(labels, missed):
 @pytest.mark.parametrize("label", named(LABELS, MISSED))
 def test_the_first_finding_is_the_cause(label):
     assert judged_once(label).found == label.cause
+
+
+@pytest.mark.parametrize("label", named(TWINS, MISJUDGED))
+def test_the_gain_is_what_mending_has_gained(label):
+    assert judged_once(label).close
+
+
+@pytest.mark.parametrize("label", [pytest.param(label, id=label.name) for label in TWINS])
+def test_the_cause_costs_a_tenth_of_the_time_or_more(label):
+    assert judged_once(label).measured >= 0.1
+
+
+def test_every_cause_is_one_that_findings_name():
+    assert {label.cause for label in LABELS} - {HEALTHY} <= set(CAUSES)
 
 
 def test_there_are_enough_of_them():
