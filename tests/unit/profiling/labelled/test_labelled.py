@@ -25,7 +25,6 @@ MISSED: dict[str, str] = {}
 """Labels that the first finding misses, and why. Who mends one takes it off this list."""
 MISJUDGED = {
     "spilling-sort": "what spilled rows cost is estimated from the speed of reading the input, which sorts nothing",
-    "hanging-hosts": "cores of a host that hangs count as busy until copies of its tasks have ended",
     "last-wave": "the driver of the mended twin was slow: 3 s between jobs that the other run did not have",
 }
 """Labels whose gain is predicted wrongly, and why."""
