@@ -31,6 +31,8 @@ EVEN = 2.0
 """How many times as long as their median the longest task is, at most, if tasks are too few and not uneven."""
 BUSY = 0.7
 """Share of the cores' time in which they work on a stage, at least, if its tasks fit the cores."""
+SHARED = 0.2
+"""Share of a stage's time in which others may run, at most, if cores are idle because of its tasks."""
 TINY_MS = 200
 """Median of the tasks of a stage that are too many, at most, ms."""
 MANY = 8
@@ -50,8 +52,8 @@ def too_few(case: Case) -> Iterator[Finding]:
     """Find stages that leave cores idle because of the number of their tasks.
 
     Silent: in streams; if tasks are short or uneven (which is skew), or failed; in later attempts of a
-    stage, which run what is missing; if a stage has at least as many tasks as there are cores, and
-    the cores are busy for most of its time.
+    stage, which run what is missing; if other stages run at the same time; if a stage has at least
+    as many tasks as there are cores, and the cores are busy for most of its time.
     """
     for family in case.families:
         if case.streams(family):
@@ -72,8 +74,8 @@ def split(case: Case, key: StageKey) -> Durations | None:
         return None
     if good.max() > EVEN * np.median(good) or (len(good) >= cores and busy(case, key) >= BUSY):
         return None
-    if len(good) < len(case.durations(key)):
-        # What failed and was done again kept cores idle, or occupied them.
+    if len(good) < len(case.durations(key)) or not alone(case, key):
+        # What failed and was done again kept cores idle, or occupied them; so do other stages.
         return None
     fixed = min(fixed_cost(case, key), float(good.min()))
     count = min(ceil(cores) * ceil(2 * max(1.0, len(good) / cores)), MOST_SPLIT + len(good))
@@ -98,6 +100,17 @@ def busy(case: Case, key: StageKey) -> float:
     start, end = case.observed.active[case.index[key]].tolist()
     took = float(good_tasks(case, key).sum())
     return float(took / max(1.0, (end - start) * cores_then(case, key)))
+
+
+def alone(case: Case, key: StageKey) -> bool:
+    """Return whether hardly any other stage ran while a stage did."""
+    seen, schedule = case.observed, case.observed.schedule
+    group = int(np.searchsorted(schedule.jobs, schedule.job[seen.place[key]], side="right")) - 1
+    first, last = schedule.stages[schedule.jobs[[group, group + 1]]]
+    spans = seen.active[seen.of_table[first:last]]
+    start, end = seen.active[case.index[key]]
+    shared = np.clip(np.minimum(spans[:, 1], end) - np.maximum(spans[:, 0], start), 0, None)
+    return bool(shared.sum() <= (1 + SHARED) * (end - start))
 
 
 def fixed_cost(case: Case, key: StageKey) -> float:

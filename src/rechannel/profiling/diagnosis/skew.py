@@ -33,6 +33,8 @@ MORE_DATA = 2.0
 """How many times as much data as the median of the others a long task has, at least, if that is why it is long."""
 SAME_DATA = 1.3
 """How many times as much data it has, at most, if that is not why."""
+COMPARED = 8
+"""Tasks of a stage, at least, of which one is slow without a reason in its data."""
 FEW = 0.05
 """Share of the tasks of a stage that may be long, at most, if it is not their data."""
 
@@ -41,7 +43,8 @@ def skew(case: Case) -> Iterator[Finding]:
     """Find stages with tasks that are much longer than the others.
 
     Silent: in streams, whose batches have findings of their own; if the longest task takes less than
-    `LONG` times the median of the others, or less than `LEAST_MS` more; if an executor is slow.
+    `LONG` times the median of the others, or less than `LEAST_MS` more. If a long task has no more
+    data: if an executor is slow, if the stage has fewer than `COMPARED` tasks, or if some failed.
     """
     for family in case.families:
         if case.streams(family):
@@ -128,7 +131,7 @@ class _Long:
     data: float
     """How many times as many bytes or rows it read or wrote, whichever is more."""
     few: bool
-    """Whether hardly any other task is long."""
+    """Whether hardly any other task is long, of enough that all succeeded at once."""
     slow_executor: bool
     """Whether other tasks of its executor are slow, too."""
     spilled: float
@@ -158,7 +161,10 @@ class _Long:
             rows=float(counts[at]),
             median_rows=_others(counts),
             data=float(max(ratios)),
-            few=bool((took > ABOVE * median).sum() <= max(1, FEW * len(good))),
+            few=bool(
+                (took > ABOVE * median).sum() <= max(1, FEW * len(good))
+                and len(good) == len(rows) >= COMPARED
+            ),
             slow_executor=bool(
                 len(here) and len(there) and np.median(here) > 1.5 * np.median(there)
             ),

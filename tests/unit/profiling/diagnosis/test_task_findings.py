@@ -83,6 +83,15 @@ def test_a_slow_task_without_more_data():
     assert found.seconds == pytest.approx(20, abs=1)
 
 
+def test_a_slow_task_among_few_or_failed_ones_is_not_named():
+    assert list(skew(of([Made(tasks=uneven(21_000, 10, 6))]))) == []
+    maker = Maker()
+    app = maker.made([[Made(tasks=uneven(21_000, 10, 39))]])
+    assert len(list(skew(Case(app=app)))) == 1
+    maker.add(0, 3, "1", (START + 1_000, START + 1_500), Metrics(run=400), good=False)
+    assert list(skew(Case(app=app))) == []
+
+
 @pytest.mark.parametrize(
     "did",
     [
@@ -142,6 +151,15 @@ def test_idle_cores_after_a_failure_are_not_too_few_tasks():
     maker.add(0, 0, "1", (START + 1_000, START + 1_500), Metrics(run=400), good=False)
     assert list(too_few(Case(app=app))) == []
     maker.add(0, 4, "1", (START + 5_000, START + 9_000), Metrics(run=3_900))
+    assert list(too_few(Case(app=app))) == []
+
+
+def test_a_stage_of_few_tasks_next_to_another_one_leaves_no_core_idle():
+    maker = Maker()
+    app = maker.made([[Made(tasks=times(1, 20_000))]])
+    assert len(list(too_few(Case(app=app)))) == 1
+    for i in range(3):
+        maker.add(7, i, str(1 + i % 2), (START + 1_000, START + 21_000), Metrics(run=19_900))
     assert list(too_few(Case(app=app))) == []
 
 
