@@ -50,9 +50,9 @@ def test_mutations_are_repeatable_and_differ(tmp_path):
 
 
 def test_a_few_mutations():
-    came, failed = fuzzed(0, 30)
+    came, failed = fuzzed(0, 16)
     assert failed == []
-    assert came["ok"] > 15
+    assert came["ok"] > 8
 
 
 @pytest.mark.slow

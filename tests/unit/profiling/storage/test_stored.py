@@ -1,5 +1,6 @@
 """A trace in pieces says what the whole one says, and needs the memory of a piece."""
 
+from collections import Counter
 from random import Random
 
 import numpy as np
@@ -77,6 +78,24 @@ def test_pieces_know_what_shuffles_make_of_tasks():
     real = len(whole.activities) + len(whole.messages)
     (told,) = made.before(np.array([made.span[1] + 1]))
     assert 0.6 * real < told < 1.6 * real
+
+
+def test_if_there_are_very_many_shuffle_blocks_each_task_asks_fewer_cores(monkeypatch):
+    lines = [each for each in stages(12) if b'Failed":true' not in each]
+
+    def asked():
+        went = spark_trace(SparkLog(strict=True).read(lines)).whole().messages
+        between = (went.source > 0) & (went.target > 0)
+        data = between & (went.kind == went.kind[between].max())
+        pairs = zip(went.source[data].tolist(), went.target[data].tolist(), strict=True)
+        return Counter(source for source, _ in pairs)
+
+    every = asked()
+    monkeypatch.setattr("rechannel.profiling.spark.trace.MOST_FETCHES", 2 * 8 * 11)
+    some = asked()
+    assert sum(some.values()) <= 2 * 8 * 11 < sum(every.values())
+    # Not always the same ones.
+    assert set(some) == set(every)
 
 
 def test_the_pieces_of_those_traces_are_many():
