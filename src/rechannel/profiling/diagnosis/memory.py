@@ -89,6 +89,7 @@ def _spilled(
         if compared
         else "an estimate: bytes that are spilled are assumed to be written and read as fast as the input"
     )
+    some = "all" if len(wet) == len(rows) else f"{len(wet):,}"
     cut = (
         f"Cut the work into {ceil(times)} times as many tasks with `spark.sql.shuffle.partitions`, or raise"
         if 1 < times < 1_000
@@ -98,7 +99,7 @@ def _spilled(
         cause="spill",
         text=(
             f"{called(case, key)}{alike(family)} spills {size(disk)} to disk ({size(memory)} in memory), in"
-            f" {len(wet)} of its {counted(len(rows), 'task')}: a task would need about {size(need)} and had"
+            f" {some} of its {counted(len(rows), 'task')}: a task would need about {size(need)} and had"
             f" {size(had)}. The gain is {assumed}."
         ),
         advice=f"{cut} {_memory_setting(case)} or `spark.memory.fraction`.",
