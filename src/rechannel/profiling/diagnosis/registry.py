@@ -20,7 +20,7 @@ from rechannel.profiling.diagnosis.speculation import speculation
 from rechannel.profiling.model.finding import Finding
 
 Detector = Callable[[Case], Iterable[Finding]]
-"""Returns what it finds in an application, with gains that `Case.gain` computed, or that follow from the driver's time."""
+"""Returns what it finds in an application; gains are those of `Case.gain`, or follow from the driver's time."""
 
 DETECTORS: tuple[Detector, ...] = (
     on_driver,
