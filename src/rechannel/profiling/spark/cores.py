@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from rechannel.profiling.model.trace import Times
 from rechannel.profiling.spark.driver_pieces import DriverPieces
-from rechannel.profiling.spark.rows import PLACED_ROW, TaskRows, leaving, placed
+from rechannel.profiling.spark.rows import KEPT, PLACED_ROW, TaskRows, leaving, placed
 from rechannel.profiling.storage.blocks import BLOCK_ROWS, RowBlocks, Rows
 from rechannel.profiling.storage.stored import activity_blocks
 
@@ -162,7 +162,7 @@ def place_tasks(tasks: TaskRows, known: Sequence[int], driver: DriverPieces) -> 
     """
     raw, lost = tasks.close(), np.array(sorted(tasks.lost), dtype=np.int64)
     cores = ExecutorCores(np.array(known, dtype=np.int64))
-    done, drove = RowBlocks(PLACED_ROW, "launch", "finish"), activity_blocks()
+    done, drove = RowBlocks(PLACED_ROW, "launch", "finish", held=KEPT), activity_blocks()
     spans = _spans(raw, driver.boundaries)
     wrote, stages = [np.empty((0, 3), dtype=np.int32)], [np.empty(0, dtype=np.int32)]
     for start, end in spans:

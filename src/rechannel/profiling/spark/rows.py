@@ -104,6 +104,8 @@ _PACKED = struct.Struct(f"={len(_TOLD)}q")
 _MOST = 1 << 43
 """No time and no duration exceeds it, ms: times `MS` it still has 64 bits."""
 _BUFFERED = 1 << 14
+KEPT = 1 << 24
+"""Bytes of rows that stay in memory: each is read once or twice more, block by block."""
 
 
 class SparkTask(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -150,7 +152,7 @@ class TaskRows:
         self.executors: dict[str, int] = {}
         # Tasks whose output was lost.
         self.lost: set[int] = set()
-        self.blocks = RowBlocks(TASK_ROW, "launch", "finish")
+        self.blocks = RowBlocks(TASK_ROW, "launch", "finish", held=KEPT)
         self.stages: dict[tuple[int, int], StageSpan] = {}
         self._open = bytearray()
 
@@ -222,7 +224,7 @@ class TaskRows:
     def keep(self, start: int, end: int) -> int:
         """Drop tasks that do not lie within [start, end], ns; returns how many they are."""
         before = self.close()
-        self.blocks, self.stages = RowBlocks(TASK_ROW, "launch", "finish"), {}
+        self.blocks, self.stages = RowBlocks(TASK_ROW, "launch", "finish", held=KEPT), {}
         for rows in before.each():
             kept = rows[(rows["launch"] >= start) & (rows["finish"] <= end)]
             if len(kept):
