@@ -9,15 +9,9 @@ import numpy as np
 
 from rechannel.profiling.diagnosis.driver_time import LARGE, DriverTime
 from rechannel.profiling.diagnosis.plans import Broadcast, broadcasts
-from rechannel.profiling.diagnosis.words import (
-    counted,
-    execution_of,
-    percent,
-    seconds,
-    short,
-    size,
-)
+from rechannel.profiling.diagnosis.words import duration, execution_of, short
 from rechannel.profiling.model.finding import Evidence, Finding, Place
+from rechannel.profiling.model.words import counted, percent, size
 from rechannel.profiling.spark.application import Application, Job
 from rechannel.profiling.spark.driver import BROADCAST, SCHEDULING
 from rechannel.profiling.spark.rows import TASK_ROW, leaving
@@ -46,7 +40,7 @@ def building(time: DriverTime) -> Iterator[Finding]:
     yield time.finding(
         "broadcast-building",
         total,
-        f"Broadcasting one side of a join takes {seconds(total)} ({percent(total / time.length)} of"
+        f"Broadcasting one side of a join takes {duration(total)} ({percent(total / time.length)} of"
         f" the run), most of it in {execution_of(app, longest)}: tasks wait until the driver has"
         f" their rows, and executors wait while it builds and sends the table.{_about(made)}",
         f"Drop the hint `broadcast`, or set `{THRESHOLD}`"
@@ -103,7 +97,7 @@ def _about(made: Broadcast | None) -> str:
         return ""
     return (
         f" The broadcast side{_of(made.join)} has {counted(made.rows, 'row')} and {size(made.size)};"
-        f" collecting, building and sending it took {seconds(made.ms)}."
+        f" collecting, building and sending it took {duration(made.ms)}."
     )
 
 

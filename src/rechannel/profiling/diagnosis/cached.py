@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from rechannel.profiling.diagnosis.case import Case
-from rechannel.profiling.diagnosis.words import counted, percent, seconds, short
+from rechannel.profiling.diagnosis.words import duration, short
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
 from rechannel.profiling.model.trace import MS
+from rechannel.profiling.model.words import counted, percent
 from rechannel.profiling.spark.application import Application, Stage, Stored
 from rechannel.profiling.spark.busy import Floats
 from rechannel.profiling.spark.rows import leaving
@@ -82,7 +83,9 @@ def _lost(
     saved, again, worst = 0.0, 0, (0.0, later[0].stage, 0)
     for each, miss in zip(later, missed, strict=True):
         extra = float(np.maximum(0.0, each.ms[miss] - usual).sum())
-        mine = (each.stage.completed - each.stage.submitted) * extra / max(1.0, each.ms.sum())
+        mine = (
+            (each.stage.completed - each.stage.submitted) * extra / max(1.0, float(each.ms.sum()))
+        )
         saved, again = saved + mine, again + int(miss.sum())
         worst = max(worst, (mine, each.stage, int(miss.sum())), key=lambda one: one[0])
     partitions = stored.partitions * len(later)
@@ -96,7 +99,7 @@ def _lost(
         text=f"The {name} is marked to be cached, but {percent(again / partitions)} of the partitions that"
         f" {counted(len(later), 'later stage')} needed were not in the cache and were computed"
         f" again, {absent} of {stored.partitions} in stage {stage.number} alone. With all of them"
-        f" in the cache the run would be {seconds(saved)} ({percent(share)}) shorter.",
+        f" in the cache the run would be {duration(saved)} ({percent(share)}) shorter.",
         advice=_advice(app, stages[0]),
         gain=share,
         seconds=saved / 1_000,
@@ -166,7 +169,7 @@ def not_cached(app: Application, length: float) -> Iterator[Finding]:
             cause="recomputed-stages",
             text=f"{len(same)} SQL executions compute the same stage, first as stage"
             f" {stage.number} ({short(stage.name)}). If its result were kept, the run would be up to"
-            f" {seconds(saved)} ({percent(saved / length)}) shorter, provided that it fits and is"
+            f" {duration(saved)} ({percent(saved / length)}) shorter, provided that it fits and is"
             " cheap to read.",
             advice="`persist` the dataset that these queries have in common before the first of"
             " them, or write it to a table, and `unpersist` it after the last one.",

@@ -17,8 +17,9 @@ from rechannel.profiling.diagnosis.driver_time import DriverTime
 from rechannel.profiling.diagnosis.executors import executors_late, start_up
 from rechannel.profiling.diagnosis.results import collected, decodes
 from rechannel.profiling.diagnosis.streams import on_streams
-from rechannel.profiling.diagnosis.words import counted, job_of, percent, seconds
+from rechannel.profiling.diagnosis.words import duration, job_of
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
+from rechannel.profiling.model.words import counted, percent
 from rechannel.profiling.spark.application import Application
 from rechannel.profiling.spark.driver import IDLE, PROGRAM, attended
 
@@ -64,12 +65,12 @@ def program(time: DriverTime) -> Iterator[Finding]:
         f"in one stretch {_where(time.app, span)}"
         if len(gaps) == 1
         else f"in {counted(len(gaps), 'stretch', 'stretches')}, the longest of "
-        f"{seconds(longest.ms)} {_where(time.app, span)}"
+        f"{duration(longest.ms)} {_where(time.app, span)}"
     )
     yield time.finding(
         "driver-program",
         total,
-        f"Executors wait {seconds(total)} ({percent(total / time.length)} of the run) for code of"
+        f"Executors wait {duration(total)} ({percent(total / time.length)} of the run) for code of"
         f" the program that runs on the driver, {stretches}. Meanwhile no job and no SQL"
         " execution is running.",
         "Look at what the program does there. Move work on rows into Spark (DataFrame operations,"
@@ -118,14 +119,14 @@ def idling(time: DriverTime) -> Iterator[Finding]:
         return
     if time.app.batches:
         text = (
-            f"The stream is idle for {seconds(total)}"
+            f"The stream is idle for {duration(total)}"
             f" ({percent(total / whole)} of the time) between batches: it keeps"
             " up with its input."
         )
         advice = "Nothing has to change. Fewer cores would do."
     else:
         text = (
-            f"The session is idle for {seconds(total)}"
+            f"The session is idle for {duration(total)}"
             f" ({percent(total / whole)} of the time): it waits for the person"
             " or the client that uses it. Gains refer to the rest of the time."
         )

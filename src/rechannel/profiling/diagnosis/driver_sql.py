@@ -10,8 +10,9 @@ import numpy as np
 from rechannel.profiling.diagnosis.driver_spans import DriverSpan
 from rechannel.profiling.diagnosis.driver_time import DriverTime
 from rechannel.profiling.diagnosis.plans import is_wide, metadata_ms, plan_size
-from rechannel.profiling.diagnosis.words import counted, execution_of, job_of, percent, seconds
+from rechannel.profiling.diagnosis.words import duration, execution_of, job_of
 from rechannel.profiling.model.finding import Evidence, Finding, Place
+from rechannel.profiling.model.words import counted, percent
 from rechannel.profiling.spark.driver import COMMIT, LISTING, PLANNING, PROGRAM
 
 SOON = 50
@@ -74,7 +75,7 @@ def planning(time: DriverTime) -> Iterator[Finding]:
         "planning",
         total,
         f"{execution_of(app, longest)[:1].upper()}{execution_of(app, longest)[1:]} takes"
-        f" {seconds(of[longest])} to plan{many}: executors wait {seconds(total)}"
+        f" {duration(of[longest])} to plan{many}: executors wait {duration(total)}"
         f" ({percent(total / time.length)} of the run) longer for plans than usual. Its plan has"
         f" {counted(size.nodes, 'node')} and at least {counted(size.expressions, 'expression')}.",
         "Make the plan smaller: add columns with one `select` instead of many `withColumn`, cut"
@@ -103,9 +104,9 @@ def commit(time: DriverTime) -> Iterator[Finding]:
         "commit",
         total,
         f"After their last task, {counted(len(slow), 'SQL execution')} that write need"
-        f" {seconds(sum(of[number] for number in slow))} to commit,"
-        f" {seconds(total)} ({percent(total / time.length)} of the run) more than usual. The"
-        f" slowest is {execution_of(app, longest)} with {seconds(of[longest])}.",
+        f" {duration(sum(of[number] for number in slow))} to commit,"
+        f" {duration(total)} ({percent(total / time.length)} of the run) more than usual. The"
+        f" slowest is {execution_of(app, longest)} with {duration(of[longest])}.",
         "Write fewer and larger files (`repartition` or `coalesce` before the write, fewer"
         " partition values at a time). On an object store use a committer made for it"
         " (`spark.sql.sources.commitProtocolClass`), not one that renames files.",
@@ -133,7 +134,7 @@ def listing(time: DriverTime) -> Iterator[Finding]:
     yield time.finding(
         "file-listing",
         total,
-        f"Listing the files of tables takes {seconds(total)} ({percent(total / time.length)} of"
+        f"Listing the files of tables takes {duration(total)} ({percent(total / time.length)} of"
         f" the run), most of it in {where}; meanwhile nothing else runs.",
         "Keep fewer and larger files and fewer partitions, read a table of a catalog instead of a"
         " path, and name the partitions that are needed in the path or in a filter.",

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from rechannel.profiling.diagnosis.driver_time import DriverTime
-from rechannel.profiling.diagnosis.words import counted, job_of, percent, seconds
+from rechannel.profiling.diagnosis.words import duration, job_of
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
+from rechannel.profiling.model.words import counted, percent
 from rechannel.profiling.spark.application import Application, Executor
 from rechannel.profiling.spark.driver import STARTING, WAITS
 
@@ -35,8 +36,8 @@ def start_up(time: DriverTime) -> Iterator[Finding]:
     yield time.finding(
         "start-up",
         excess,
-        f"The application waits {seconds(total)} for its first executor,"
-        f" {seconds(excess)} ({percent(excess / time.length)} of the run) longer than usual.",
+        f"The application waits {duration(total)} for its first executor,"
+        f" {duration(excess)} ({percent(excess / time.length)} of the run) longer than usual.",
         "Look at the queue and the free resources of the cluster, and at the size of images and"
         " archives (`spark.archives`, `spark.jars`, `spark.kubernetes.container.image`) that hosts"
         " fetch; use one session for several jobs.",
@@ -62,20 +63,20 @@ def executors_late(time: DriverTime) -> Iterator[Finding]:
     if waited:
         about.append(
             f"{job_of(app, job)[:1].upper()}{job_of(app, job)[1:]} has no executor at first: jobs"
-            f" wait {seconds(sum(ms for _, ms in waits))} until one registers."
+            f" wait {duration(sum(ms for _, ms in waits))} until one registers."
         )
     if late and missing:
         last = max(each.added for each in late)
         about.append(
             f"{counted(len(late), 'executor')} came late, the last one"
-            f" {seconds(last - _first_job(app))} after the first job began, while tasks waited for"
+            f" {duration(last - _first_job(app))} after the first job began, while tasks waited for"
             " cores."
         )
     yield time.finding(
         "late-executors",
         total,
         f"Executors come late. {' '.join(about)} Executors that are there from the start would make"
-        f" the run {seconds(total)} ({percent(total / time.length)}) shorter.",
+        f" the run {duration(total)} ({percent(total / time.length)}) shorter.",
         _advice(dynamic=dynamic),
         certainty=Certainty.CERTAIN if not missing else Certainty.LIKELY,
         place=Place(job=job),

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rechannel.profiling.diagnosis.case import Case
-from rechannel.profiling.diagnosis.words import counted, listed, percent, seconds
+from rechannel.profiling.diagnosis.words import duration
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
 from rechannel.profiling.model.trace import MS
+from rechannel.profiling.model.words import counted, listed, percent
 from rechannel.profiling.spark.application import Application, Executor, Stage
 from rechannel.profiling.spark.busy import merged
 from rechannel.profiling.spark.rows import FAILURES
@@ -217,7 +218,7 @@ def _lost(cause: str, app: Application, cost: Cost, length: float) -> Finding:
         share,
         f"{'Executor' if one else 'Executors'} {listed(names)} {'was' if one else 'were'} lost."
         f" {counted(cost.tasks, 'task')} that ran or had left their output there had to run again,"
-        f" and others waited for a core, in {_stages(cost)}: that made the run {seconds(cost.ms)}"
+        f" and others waited for a core, in {_stages(cost)}: that made the run {duration(cost.ms)}"
         f" ({percent(share)}) longer."
         f"{_replaced(app, cost.executors)}",
         _why_lost(cost.executors),
@@ -240,7 +241,7 @@ def _fetch(cause: str, app: Application, cost: Cost, length: float) -> Finding:
         share,
         f"{counted(cost.tasks, 'task')} of {_stages(cost)} could not fetch shuffle files, although"
         " no executor was lost. Spark computed these files again and then repeated the stage,"
-        f" which made the run {seconds(cost.ms)} ({percent(share)}) longer.",
+        f" which made the run {duration(cost.ms)} ({percent(share)}) longer.",
         "Look for full, failing or cleaned-up local disks (`spark.local.dir`) and for an overloaded"
         " network on the host that the error names. An external shuffle service"
         " (`spark.shuffle.service.enabled`) outlives executors; `spark.shuffle.io.maxRetries` and"
@@ -262,8 +263,8 @@ def _failed(cause: str, app: Application, cost: Cost, length: float) -> Finding:
         cost,
         share,
         f"{counted(cost.tasks, 'attempt')} of tasks of {_stages(cost)} failed and"
-        f" {'was' if cost.tasks == 1 else 'were'} made again: {seconds(cost.core_ms)} of work on"
-        f" cores were lost, and the run took {seconds(cost.ms)} ({percent(share)}) longer.{why}",
+        f" {'was' if cost.tasks == 1 else 'were'} made again: {duration(cost.core_ms)} of work on"
+        f" cores were lost, and the run took {duration(cost.ms)} ({percent(share)}) longer.{why}",
         "The page of the stage in the Spark UI has the stack traces: mend what fails. If some hosts"
         " fail more than others, set `spark.excludeOnFailure.enabled=true`.",
         Place(
@@ -329,7 +330,7 @@ def _replaced(app: Application, lost: list[Executor]) -> str:
     later_ones = [each.added for each in app.executors.values() if each.added >= gone]
     if not later_ones:
         return " None came in its place."
-    return f" Another executor registered {seconds(min(later_ones) - gone)} after the first loss."
+    return f" Another executor registered {duration(min(later_ones) - gone)} after the first loss."
 
 
 def _why_lost(lost: list[Executor]) -> str:

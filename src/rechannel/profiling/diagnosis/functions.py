@@ -14,9 +14,10 @@ from rechannel.profiling.diagnosis.case import Case, Family, Gain
 from rechannel.profiling.diagnosis.change import Change
 from rechannel.profiling.diagnosis.stage_names import alike, called, place_of
 from rechannel.profiling.diagnosis.task_table import StageKey
-from rechannel.profiling.diagnosis.words import listed, percent, seconds
+from rechannel.profiling.diagnosis.words import duration
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding
 from rechannel.profiling.model.trace import MS
+from rechannel.profiling.model.words import listed, percent
 from rechannel.profiling.spark.rows import TASK_STEPS
 
 MOSTLY = 0.6
@@ -67,7 +68,7 @@ def _finding(case: Case, family: Family, names: tuple[str, ...], gain: Gain) -> 
         cause="python-function",
         text=(
             f"{called(case, key)}{alike(family)} spends {percent(took / lasted)} of its tasks' time in the Python"
-            f" {plural} {listed(unique)}: {seconds(took / MS)} in all, while the JVM waits."
+            f" {plural} {listed(unique)}: {duration(took / MS)} in all, while the JVM waits."
         ),
         advice=(
             f"Write {listed(unique)} with Spark's own expressions, or as a pandas UDF that works on whole columns;"

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from math import inf
 
 from rechannel.profiling.diagnosis.case import Case
-from rechannel.profiling.diagnosis.words import percent
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding
 from rechannel.profiling.model.trace import MS
+from rechannel.profiling.model.words import percent
 
 BUSY = 0.4
 """Share of the cores' time in tasks below which cores may be too many."""

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from rechannel.profiling.diagnosis.case import Case
-from rechannel.profiling.diagnosis.words import percent, seconds, short, size
+from rechannel.profiling.diagnosis.words import duration, short
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
+from rechannel.profiling.model.words import percent, size
 from rechannel.profiling.spark.application import Application, Stage
 from rechannel.profiling.spark.rows import FETCHING, TASK_STEPS
 
@@ -124,7 +125,7 @@ def _finding(
         cause="missed-broadcast",
         text=f"Stage {stage.number} joins {size(large)} with only {size(small)}, and both sides are"
         f" shuffled for that ({short(join)}). Without the shuffle of the large side the run would"
-        f" be at least {seconds(saved)} ({percent(share)}) shorter.{which}",
+        f" be at least {duration(saved)} ({percent(share)}) shorter.{which}",
         advice=f"Broadcast the small side: use the hint `broadcast`, or raise `{THRESHOLD}`"
         f" (now {app.settings.get(THRESHOLD, '10MB')}) above its size in memory, which may be"
         " several times its size on disk.",

@@ -12,9 +12,10 @@ from rechannel.profiling.diagnosis.change import Change
 from rechannel.profiling.diagnosis.schedule import Durations
 from rechannel.profiling.diagnosis.stage_names import alike, called, place_of
 from rechannel.profiling.diagnosis.task_table import StageKey
-from rechannel.profiling.diagnosis.words import counted, percent, seconds, size
+from rechannel.profiling.diagnosis.words import duration
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
 from rechannel.profiling.model.trace import MS
+from rechannel.profiling.model.words import counted, percent, size
 from rechannel.profiling.storage.blocks import Rows
 
 SPILL_RATE = 10 << 20
@@ -153,7 +154,7 @@ def garbage(case: Case) -> Iterator[Finding]:
         cause="garbage-collection",
         text=(
             f"Tasks spend {percent(gc / lasted)} of their time in garbage collection,"
-            f" {seconds(gc / MS)} in all, most of it in {_lower(called(case, worst))}: their heap may be nearly full."
+            f" {duration(gc / MS)} in all, most of it in {_lower(called(case, worst))}: their heap may be nearly full."
         ),
         advice=(
             f"Raise {_memory_setting(case)}, run fewer tasks at a time on an executor (`spark.executor.cores`), or"

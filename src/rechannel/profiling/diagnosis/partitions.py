@@ -19,9 +19,10 @@ from rechannel.profiling.diagnosis.change import Change
 from rechannel.profiling.diagnosis.schedule import Durations
 from rechannel.profiling.diagnosis.stage_names import alike, called, place_of
 from rechannel.profiling.diagnosis.task_table import GOOD, StageKey
-from rechannel.profiling.diagnosis.words import counted, percent, seconds
+from rechannel.profiling.diagnosis.words import duration
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding
 from rechannel.profiling.model.trace import MS
+from rechannel.profiling.model.words import counted, percent
 from rechannel.profiling.spark.application import Stage
 from rechannel.profiling.spark.rows import TASK_STEPS
 
@@ -131,13 +132,13 @@ def _few(case: Case, family: Family, key: StageKey, gain: Gain) -> Finding:
     if few:
         about = (
             f"has {counted(len(good), 'task')} for {cores:.0f} cores: the other cores are idle while"
-            f" {'it runs' if len(good) == 1 else 'they run'}, {seconds(median)}"
+            f" {'it runs' if len(good) == 1 else 'they run'}, {duration(median)}"
             f"{'' if len(good) == 1 else ' each'}"
         )
     else:
         last = len(good) - int(cores) * (waves - 1)
         about = (
-            f"has {len(good)} tasks of {seconds(median)} for {cores:.0f} cores: in the last of its {waves} waves"
+            f"has {len(good)} tasks of {duration(median)} for {cores:.0f} cores: in the last of its {waves} waves"
             f" {counted(last, 'task runs', 'tasks run')}, so that cores are idle for {percent(idle)} of its time"
         )
     return Finding(
@@ -253,7 +254,7 @@ def _many(
         cause="too-many-partitions",
         text=(
             f"{called(case, key)}{alike(family)} has {len(good):,} tasks for {cores:.0f} cores with a median of"
-            f" {seconds(float(np.median(good)))}: {percent(mended[key].share)} of their time is what starting and"
+            f" {duration(float(np.median(good)))}: {percent(mended[key].share)} of their time is what starting and"
             " ending a task costs, not work."
         ),
         advice=(

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 
 from rechannel.profiling.diagnosis.driver_spans import DriverSpan
 from rechannel.profiling.diagnosis.driver_time import DriverTime
-from rechannel.profiling.diagnosis.words import job_of, percent, seconds, size
+from rechannel.profiling.diagnosis.words import duration, job_of
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
+from rechannel.profiling.model.words import percent, size
 from rechannel.profiling.spark.driver import COLLECTING, PROGRAM, SCHEDULING
 
 SLOWEST = 1 << 20
@@ -49,7 +50,7 @@ def collected(time: DriverTime) -> Iterator[Finding]:
     yield time.finding(
         "collecting-results",
         total,
-        f"The driver spends {seconds(total)} ({percent(total / time.length)} of the run) on collecting"
+        f"The driver spends {duration(total)} ({percent(total / time.length)} of the run) on collecting"
         f" {size(results[longest])} of rows of {job_of(time.app, longest)}{many} and on decoding them,"
         " while executors wait. That includes what the program does right after it has the rows.",
         "Aggregate, filter or `limit` before `collect`, `toPandas` or `toLocalIterator`, or write"

@@ -18,9 +18,10 @@ from rechannel.profiling.diagnosis.change import Change
 from rechannel.profiling.diagnosis.schedule import Durations
 from rechannel.profiling.diagnosis.stage_names import Keyed, alike, called, keyed, place_of
 from rechannel.profiling.diagnosis.task_table import GOOD, StageKey
-from rechannel.profiling.diagnosis.words import percent, seconds, size
+from rechannel.profiling.diagnosis.words import duration
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding
 from rechannel.profiling.model.trace import MS
+from rechannel.profiling.model.words import percent, size
 from rechannel.profiling.storage.blocks import Rows
 
 LONG = 3.0
@@ -192,8 +193,8 @@ def _spends(case: Case, family: Family, key: StageKey, seen: _Long) -> str:
     times = seen.took / max(1.0, seen.median)
     return (
         f"{called(case, key)}{alike(family)} spends {percent(share)} of the run in one of its"
-        f" {seen.tasks} tasks: task {seen.index} takes {seconds(seen.took)}, {times:.1f} times the"
-        f" median of the others ({seconds(seen.median)})"
+        f" {seen.tasks} tasks: task {seen.index} takes {duration(seen.took)}, {times:.1f} times the"
+        f" median of the others ({duration(seen.median)})"
     )
 
 

@@ -14,8 +14,9 @@ from rechannel.profiling.diagnosis.case import Case, Gain
 from rechannel.profiling.diagnosis.change import Change
 from rechannel.profiling.diagnosis.schedule import Durations
 from rechannel.profiling.diagnosis.task_table import COPY, GOOD, StageKey
-from rechannel.profiling.diagnosis.words import counted, seconds
+from rechannel.profiling.diagnosis.words import duration
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
+from rechannel.profiling.model.words import counted
 
 SLOW = 1.6
 """How many times as long tasks of a slow executor take, at least."""
@@ -115,7 +116,7 @@ def _slow(case: Case, name: str, seen: _Compared, gain: Gain) -> Finding:
     return Finding(
         cause="slow-executor",
         text=(
-            f"Executor {name}{on} is slow: its {counted(seen.tasks, 'task')} took {seconds(each)} on average,"
+            f"Executor {name}{on} is slow: its {counted(seen.tasks, 'task')} took {duration(each)} on average,"
             f" {seen.ratio:.1f} times as long as those of other executors in the same stages, although they read no"
             " more data."
         ),

@@ -19,8 +19,9 @@ from rechannel.profiling.diagnosis.partitions import cores_then, fixed_cost, goo
 from rechannel.profiling.diagnosis.schedule import Durations
 from rechannel.profiling.diagnosis.stage_names import alike, called, place_of
 from rechannel.profiling.diagnosis.task_table import StageKey
-from rechannel.profiling.diagnosis.words import percent, seconds, size
+from rechannel.profiling.diagnosis.words import duration
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding
+from rechannel.profiling.model.words import percent, size
 from rechannel.profiling.spark.sql_events import PlanNode
 
 SMALL = 4 << 20
@@ -131,7 +132,7 @@ def _finding(case: Case, family: Family, key: StageKey, files: _Files, gain: Gai
         cause="small-files",
         text=(
             f"{called(case, key)}{alike(family)} reads {files.count:,} files of {size(files.size / files.count)} on"
-            f" average: its tasks take {seconds(took)} for {size(files.size)}, {seconds(took / files.count)} for each"
+            f" average: its tasks take {duration(took)} for {size(files.size)}, {duration(took / files.count)} for each"
             f" file, and {percent(1 - files.size / READ_RATE * 1_000 / took)} of that goes into opening files."
         ),
         advice=(

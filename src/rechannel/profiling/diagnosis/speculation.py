@@ -14,9 +14,10 @@ from rechannel.profiling.diagnosis.case import Case, Gain
 from rechannel.profiling.diagnosis.change import Change
 from rechannel.profiling.diagnosis.schedule import Durations
 from rechannel.profiling.diagnosis.task_table import COPY, StageKey
-from rechannel.profiling.diagnosis.words import counted, seconds
+from rechannel.profiling.diagnosis.words import duration
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
 from rechannel.profiling.model.trace import MS
+from rechannel.profiling.model.words import counted
 from rechannel.profiling.storage.blocks import Rows
 
 
@@ -79,9 +80,9 @@ def _speculated(case: Case, seen: _Copies, gain: Gain) -> Finding:
         " overtook the original."
     )
     if seen.beaten_ms:
-        text += f" Originals that were overtaken had run for {seconds(seen.beaten_ms)}{_where(case, seen)}."
+        text += f" Originals that were overtaken had run for {duration(seen.beaten_ms)}{_where(case, seen)}."
     if seen.lost_ms:
-        text += f" Copies that were not needed ran for {seconds(seen.lost_ms)}."
+        text += f" Copies that were not needed ran for {duration(seen.lost_ms)}."
     advice = (
         "Find out why these originals hang: the host, its disks, or a service that tasks call. Until then, lower"
         " `spark.speculation.multiplier` and `spark.speculation.quantile`, so that copies start earlier."

@@ -9,8 +9,9 @@ import numpy as np
 
 from rechannel.profiling.diagnosis.driver_time import DriverTime
 from rechannel.profiling.diagnosis.stream_facts import StreamFacts
-from rechannel.profiling.diagnosis.words import counted, percent, seconds, size, stream_name
+from rechannel.profiling.diagnosis.words import duration, stream_name
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
+from rechannel.profiling.model.words import counted, percent, size
 from rechannel.profiling.spark.application import Batch
 from rechannel.profiling.spark.busy import Floats
 
@@ -46,10 +47,10 @@ def slow_state(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
         "slow-state-store",
         saved,
         f"The state store of {stream_name(facts.query)} is slow: tasks spend"
-        f" {seconds(float(commit.mean()))} per batch on committing state, which is"
+        f" {duration(float(commit.mean()))} per batch on committing state, which is"
         f" {percent(share)} of the time of batches. The state has {counted(last.state_rows, 'row')}"
         f" and takes {size(last.state_bytes)}. If commits cost nothing, the run would be"
-        f" {seconds(saved)} ({percent(saved / time.length)}) shorter.",
+        f" {duration(saved)} ({percent(saved / time.length)}) shorter.",
         _store_advice(time),
         place=Place(batch=last.number),
         evidence=(
@@ -92,7 +93,7 @@ def grows_for_ever(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
     water = "no watermark removes rows" if not last.watermark else "the watermark removes nothing"
     cost = (
         f" Batches get slower with it: a state that stays as it was at first would make the run"
-        f" {seconds(saved)} ({percent(saved / time.length)}) shorter."
+        f" {duration(saved)} ({percent(saved / time.length)}) shorter."
         if time.worth(saved)
         else " This does not slow batches down yet."
     )

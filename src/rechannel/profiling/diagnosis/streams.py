@@ -13,8 +13,9 @@ import numpy as np
 from rechannel.profiling.diagnosis.driver_time import DriverTime
 from rechannel.profiling.diagnosis.stream_facts import StreamFacts, stream_facts
 from rechannel.profiling.diagnosis.stream_state import grows_for_ever, slow_state, too_late
-from rechannel.profiling.diagnosis.words import counted, percent, seconds, short, stream_name
+from rechannel.profiling.diagnosis.words import duration, short, stream_name
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
+from rechannel.profiling.model.words import counted, percent
 from rechannel.profiling.spark.application import Stage
 from rechannel.profiling.spark.busy import Floats
 
@@ -77,9 +78,9 @@ def small_batches(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
         "small-batches",
         saved,
         f"Batches of {_named(facts)} are small: {counted(len(facts.batches), 'batch', 'batches')}"
-        f" of {rows:,.0f} rows take {seconds(float(facts.lasted.mean()))} each, and in"
+        f" of {rows:,.0f} rows take {duration(float(facts.lasted.mean()))} each, and in"
         f" {percent(share)} of that time no task runs, because the driver plans and commits."
-        f" Batches {LARGER} times as large would make the run {seconds(saved)}"
+        f" Batches {LARGER} times as large would make the run {duration(saved)}"
         f" ({percent(saved / time.length)}) shorter.",
         "Put more rows into a batch: raise the source's `maxFilesPerTrigger` or"
         " `maxOffsetsPerTrigger`, or set a longer trigger interval"
@@ -111,8 +112,8 @@ def slow_sink(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
         "slow-sink",
         saved,
         f"The sink of {_named(facts)} is slow: after the last task of a batch the driver spends"
-        f" {seconds(float(facts.sink.mean()))} in it, {percent(share)} of a batch. A sink that"
-        f" takes {seconds(USUAL_SINK)} would make the run {seconds(saved)}"
+        f" {duration(float(facts.sink.mean()))} in it, {percent(share)} of a batch. A sink that"
+        f" takes {duration(USUAL_SINK)} would make the run {duration(saved)}"
         f" ({percent(saved / time.length)}) shorter.",
         "Look at what the function of `foreachBatch`, or the commit of the sink, does on the"
         " driver: write from the executors, in fewer and larger requests, without sleeping or"
@@ -133,7 +134,7 @@ def slow_source(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
     yield time.finding(
         "file-listing",
         saved,
-        f"The source of {_named(facts)} needs {seconds(float(listing.mean()))} per batch to find out"
+        f"The source of {_named(facts)} needs {duration(float(listing.mean()))} per batch to find out"
         f" what is new, {percent(share)} of a batch.",
         "For files: move or delete those that were read (`cleanSource`), set `maxFileAge`, or use"
         " a source that is notified of new files. For Kafka: look at the latency of the brokers.",
@@ -157,7 +158,7 @@ def skew(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
         saved,
         f"In {len(known)} of {len(facts.excess)} batches of {_named(facts)} all tasks wait for"
         f" one, which reads {times:.1f} times as many rows as the median task{_in(worst.stage)}."
-        f" Tasks of equal size would make the run {seconds(saved)}"
+        f" Tasks of equal size would make the run {duration(saved)}"
         f" ({percent(saved / time.length)}) shorter.",
         "A key is hot: aggregate in two steps with a salted key, filter the key out, or treat it"
         " apart. `spark.sql.adaptive.skewJoin.enabled` does not apply to stateful streams.",
@@ -229,8 +230,8 @@ def uneven(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
     yield Finding(
         cause="uneven-batches",
         text=f"Batches of {_named(facts)} are uneven: batch {batch.number} has {batch.rows:,} rows"
-        f" and takes {seconds(float(facts.lasted[place]))}, the median one has"
-        f" {np.median(rows):,.0f} rows and takes {seconds(float(np.median(facts.lasted)))}.",
+        f" and takes {duration(float(facts.lasted[place]))}, the median one has"
+        f" {np.median(rows):,.0f} rows and takes {duration(float(np.median(facts.lasted)))}.",
         advice="Limit batches with the source's `maxOffsetsPerTrigger` or `maxFilesPerTrigger`.",
         gain=None,
         certainty=Certainty.CERTAIN,

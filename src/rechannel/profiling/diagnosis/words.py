@@ -1,19 +1,17 @@
-"""How findings name figures and places: seconds, bytes, shares, jobs and executions."""
+"""How findings name durations and places: jobs, executions, streams."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from rechannel.profiling.spark.application import Application, Execution, Job
 
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _LONGEST = 60
 """Characters of a description in a sentence."""
 
 
-def seconds(ms: float) -> str:
+def duration(ms: float) -> str:
     """Return a duration in words: 0.04 s, 3.2 s, 74 s, 12 min, 3.5 h."""
     value = ms / 1_000
     if value < 0.095:
@@ -23,36 +21,6 @@ def seconds(ms: float) -> str:
     if value < 600:
         return f"{value:.0f} s"
     return f"{value / 60:.0f} min" if value < 7_200 else f"{value / 3_600:.1f} h"
-
-
-def size(count: float) -> str:
-    """Return a number of bytes in words: 512 B, 1.5 MiB."""
-    power = 0
-    while count >= 1_000 and power < len(_UNITS) - 1:
-        count, power = count / 1_024, power + 1
-    return (
-        f"{count:.0f} {_UNITS[power]}"
-        if count >= 10 or not power
-        else f"{count:.1f} {_UNITS[power]}"
-    )
-
-
-def percent(share: float) -> str:
-    """Return a share in words: below 1 %, 43 %."""
-    return f"{share * 100:.0f} %" if share >= 0.01 else "below 1 %"
-
-
-def counted(count: int, one: str, many: str = "") -> str:
-    """Return a number with its noun: 1 task, 12 tasks."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
-
-
-def listed(names: Sequence[str], most: int = 4) -> str:
-    """Return names as an enumeration; the rest is counted."""
-    shown = list(names[:most])
-    if len(names) > most:
-        shown.append(f"{len(names) - most} more")
-    return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else "".join(shown)
 
 
 def job_name(job: Job) -> str:

@@ -21,7 +21,7 @@ from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Plac
 from rechannel.profiling.model.gains import Change
 from rechannel.profiling.model.summaries import Profile
 from rechannel.profiling.model.trace import CONTROL, DATA, NS, UNKNOWN, Names
-from rechannel.profiling.model.words import seconds
+from rechannel.profiling.model.words import percent, seconds
 
 STRAGGLER = 1.5
 """How many times as long as the median worker a straggler works."""
@@ -178,11 +178,6 @@ def _finding(suspect: Suspect, gain: int, share: float) -> Finding:
         evidence=suspect.evidence,
         share=suspect.share,
     )
-
-
-def percent(share: float) -> str:
-    """Return a share in words: 43 %, below 1 %."""
-    return f"{share * 100:.0f} %" if share >= 0.01 or share == 0 else "below 1 %"
 
 
 def _kinds(names: Names, cause: str) -> frozenset[int]:

@@ -21,9 +21,9 @@ import polars as pl
 from rechannel.profiling.model.analysis import Analysis
 from rechannel.profiling.model.finding import Evidence, Finding
 from rechannel.profiling.model.trace import NS
-from rechannel.profiling.model.words import seconds
+from rechannel.profiling.model.words import counted, seconds, size
 from rechannel.profiling.report.page_data import PAGE, PageLimits, page_data
-from rechannel.profiling.report.record import SUMMARIES, about, numbered, summaries
+from rechannel.profiling.report.record import SUMMARIES, about, summaries
 from rechannel.profiling.threads import in_threads
 
 SCRIPTS = (
@@ -95,7 +95,7 @@ def _findings(made: Analysis, most: int) -> Iterator[str]:
     yield '<section aria-labelledby="findings-title"><h2 id="findings-title">Findings</h2><ol class="findings">'
     for number, finding in enumerate(made.findings[:most]):
         if number == first:
-            rest = numbered(min(most, len(made.findings)) - first, "more finding")
+            rest = counted(min(most, len(made.findings)) - first, "more finding")
             yield f'</ol><details class="others"><summary>{rest} of less weight</summary><ol class="findings">'
         yield from _finding(number, finding)
     yield f"</ol>{'</details>' if len(made.findings[:most]) > first else ''}</section>"
@@ -138,17 +138,9 @@ def _figure(each: Evidence) -> str:
     if each.unit == "%":
         return f"{each.value:,.3g} %"
     if each.unit == "B":
-        return _bytes(each.value)
+        return size(each.value)
     value = f"{each.value:,.0f}" if each.value == round(each.value) else f"{each.value:,.3g}"
     return escape(f"{value} {each.unit}".rstrip())
-
-
-def _bytes(count: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(count) < 1_024:
-            return f"{count:,.4g} {unit}"
-        count /= 1_024
-    return f"{count:,.4g} TiB"
 
 
 def _table(names: tuple[str, ...], frame: pl.DataFrame) -> Iterator[str]:

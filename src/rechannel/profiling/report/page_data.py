@@ -13,12 +13,12 @@ from rechannel.profiling.model.analysis import Analysis
 from rechannel.profiling.model.landmarks import Mark, MarkKind
 from rechannel.profiling.model.summaries import MapPieces
 from rechannel.profiling.model.trace import NS
-from rechannel.profiling.model.words import seconds
+from rechannel.profiling.model.words import counted, seconds
 from rechannel.profiling.report.channels import channels
 from rechannel.profiling.report.colours import colour_of, in_order
 from rechannel.profiling.report.operators import operator_graph
 from rechannel.profiling.report.over_time import kinds_over_time
-from rechannel.profiling.report.record import about, numbered
+from rechannel.profiling.report.record import about
 from rechannel.profiling.report.rows import LONGEST, Row, rows_of
 from rechannel.profiling.report.sights import sight
 from rechannel.profiling.report.spans import in_detail, merged_spans
@@ -62,13 +62,13 @@ def page_data(made: Analysis, limits: PageLimits = PAGE, each: MapPieces = map) 
     shares = _by_worker(made)
     chosen = _chosen(shares["critical"], limits.workers)
     if len(chosen) < len(shares["critical"]):
-        left = numbered(len(shares["critical"]) - len(chosen), "worker")
+        left = counted(len(shares["critical"]) - len(chosen), "worker")
         left_out.append(f"the {left} with the least critical participation have no row")
     rows = rows_of(found.names.workers, made.landmarks.hosts, chosen)
     marks = _marks(made.landmarks.marks, begin, end, limits.marks, left_out)
     graph = operator_graph(found, made.landmarks.links, limits.operators)
     if graph.left_out:
-        left_out.append(f"{numbered(graph.left_out, 'operator')} with less are not in the graph")
+        left_out.append(f"{counted(graph.left_out, 'operator')} with less are not in the graph")
     return {
         "title": made.title[:LONGEST],
         "about": about(made),
@@ -130,7 +130,7 @@ def _spans(
     if found.resolution:
         left_out.append(
             f"{found.activities:,} activities are shown as {len(frame):,} spans: those of the"
-            f" {numbered(len(detailed), 'most critical worker')} one by one, those of others merged where they are"
+            f" {counted(len(detailed), 'most critical worker')} one by one, those of others merged where they are"
             f" shorter than {seconds(found.resolution / NS)}"
         )
     known = _known(made)

@@ -10,6 +10,7 @@ import polars as pl
 from rechannel.profiling.model.analysis import Analysis
 from rechannel.profiling.model.finding import Finding
 from rechannel.profiling.model.trace import NS
+from rechannel.profiling.model.words import counted
 
 SUMMARIES = {
     "activities": ("kind",),
@@ -42,14 +43,9 @@ def about(made: Analysis) -> str:
         return f"no windows; {made.pieces.source.about}"
     begin, end = windows["start"].to_list(), windows["end"].to_list()
     return (
-        f"{(max(end) - min(begin)) / NS:,.1f} s in {numbered(len(windows), 'window')};"
+        f"{(max(end) - min(begin)) / NS:,.1f} s in {counted(len(windows), 'window')};"
         f" {made.pieces.source.about}"
     )
-
-
-def numbered(count: int, what: str) -> str:
-    """Return a count with its noun, in singular or plural."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def finding_record(found: Finding) -> dict[str, Any]:

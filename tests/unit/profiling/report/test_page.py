@@ -68,7 +68,7 @@ def test_findings_are_text(text):
         "42 % (12.5 s)",
         "certain",
         "31.2 s",
-        "3 GiB",
+        "3.0 GiB",
         "tasks: 200",
         "62.5 %",
         "Set <code>spark.sql.&lt;b&gt;.enabled</code>.",
