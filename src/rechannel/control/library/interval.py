@@ -71,15 +71,16 @@ class BatchInterval(Controller):
     ) -> None:
         """Take the goal. Raises RefusedError.
 
-        share: of an interval that its timestep may be busy. latency_ms: what interval and timestep may take together,
-        where a longer interval would do. overhead: share of a timestep's time that may go into what does not depend
-        on its rows; None = the interval is as short as `share` allows.
+        share: of an interval that its timestep may be busy, 0.5 to 0.95. latency_ms: what interval and timestep may
+        take together, where a longer interval would do. overhead: share of a timestep's time that may go into what
+        does not depend on its rows; None = the interval is as short as `share` allows.
         """
         bounds = (latency_ms is None or latency_ms > 0) and (overhead is None or 0 < overhead < 1)
-        if not (0.1 <= share <= 0.95 and 1 <= least_ms <= most_ms <= 86_400_000 and bounds):
+        if not (0.5 <= share <= 0.95 and 1 <= least_ms <= most_ms <= 86_400_000 and bounds):
             given = f"{share=}, {latency_ms=}, {overhead=}, {least_ms=}, {most_ms=}"
-            rule = "0.1 <= share <= 0.95, latency_ms > 0, 0 < overhead < 1, least_ms <= most_ms"
-            raise RefusedError(f"BatchInterval({given}): give {rule}")
+            rule = "0.5 <= share <= 0.95, latency_ms > 0, 0 < overhead < 1"
+            pauses = "1 <= least_ms <= most_ms <= 86400000"
+            raise RefusedError(f"BatchInterval({given}): give {rule}, {pauses}")
         self.goal = Goal(
             share=share,
             least_ms=least_ms,

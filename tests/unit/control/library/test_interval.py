@@ -71,7 +71,11 @@ def test_the_interval_follows_the_load_and_does_not_oscillate():
 
 
 def test_goals_that_make_no_sense_are_refused():
-    with pytest.raises(RefusedError, match=r"give 0.1 <= share <= 0.95"):
+    with pytest.raises(RefusedError, match=r"give 0.5 <= share <= 0.95"):
         rc.control.library.BatchInterval(share=1.0)
+    with pytest.raises(RefusedError, match=r"share=0.4"):
+        rc.control.library.BatchInterval(share=0.4)
+    with pytest.raises(RefusedError, match=r"1 <= least_ms <= most_ms <= 86400000"):
+        rc.control.library.BatchInterval(least_ms=0)
     with pytest.raises(RefusedError, match=r"0 < overhead < 1"):
         rc.control.library.BatchInterval(overhead=2)
