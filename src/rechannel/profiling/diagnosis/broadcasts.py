@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from rechannel.profiling.diagnosis.driver_time import LARGE, DriverTime
-from rechannel.profiling.diagnosis.plans import Broadcast, broadcasts
+from rechannel.profiling.diagnosis.plans import THRESHOLD, Broadcast, broadcasts
 from rechannel.profiling.diagnosis.words import duration, execution_of, short
 from rechannel.profiling.model.finding import Evidence, Finding, Place
 from rechannel.profiling.model.words import counted, percent, size
@@ -19,14 +19,16 @@ from rechannel.profiling.spark.stage_tasks import tasks_of
 
 _KEYS = re.compile(r"Join \[([^\]]+)\]")
 """Matches the columns of a join's first side, as a plan has them."""
-THRESHOLD = "spark.sql.autoBroadcastJoinThreshold"
 NO_TASKS = np.empty(0, dtype=TASK_ROW)
 USUAL = 300
 """ms of the driver per execution that broadcasts usually take."""
 
 
 def building(time: DriverTime) -> Iterator[Finding]:
-    """Find joins whose broadcast side keeps the driver busy while executors wait."""
+    """Find joins whose broadcast side keeps the driver busy while executors wait.
+
+    Silent: in batches of a stream; if broadcasts take no longer than usual.
+    """
     app = time.app
     of = time.by_execution(BROADCAST)
     for number, ms in _collecting(time).items():
@@ -70,13 +72,13 @@ def _collecting(time: DriverTime) -> dict[int, float]:
     driver that takes their results.
     """
     found: dict[int, float] = {}
-    for span, fetching, alone in zip(time.spans, time.fetching, time.alone, strict=True):
+    for span, alone, fetching in time.between_batches():
         job = None if span.job is None else time.app.jobs.get(span.job)
         if job is None or job.execution is None or not job.broadcast:
             continue
         if span.kind == SCHEDULING:
-            sending = (span.end - span.start - float(alone)) * _waiting(time.app, job)
-            found[job.execution] = found.get(job.execution, 0.0) + float(fetching) + sending
+            sending = (span.end - span.start - alone) * _waiting(time.app, job)
+            found[job.execution] = found.get(job.execution, 0.0) + fetching + sending
     return found
 
 

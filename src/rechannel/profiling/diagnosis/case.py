@@ -8,15 +8,17 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from rechannel.profiling.diagnosis.change import Change
 from rechannel.profiling.diagnosis.driver_spans import DriverSpan, driver_spans
 from rechannel.profiling.diagnosis.observed import Observed, Spans, observed
 from rechannel.profiling.diagnosis.replay import lengths
 from rechannel.profiling.diagnosis.schedule import Durations, Floats, Ints, Variant, unchanged
-from rechannel.profiling.diagnosis.task_table import StageKey, TaskTable
+from rechannel.profiling.diagnosis.task_table import GOOD, StageKey, TaskTable
 from rechannel.profiling.spark.application import Application
 from rechannel.profiling.spark.driver import IDLE
+from rechannel.profiling.spark.rows import TASK_STEPS
 from rechannel.profiling.spark.stage_tasks import tasks_of
 from rechannel.profiling.storage.blocks import Rows
 
@@ -26,6 +28,9 @@ LEAST = 1.0
 """Seconds below which nothing is reported."""
 MOST_FAMILIES = 32
 """Families of stages that are looked at. There are more only if they run side by side."""
+
+
+_RUN = [name for name in TASK_STEPS if name not in {"deserialization", "serialization"}]
 
 
 class Gain(NamedTuple):
@@ -89,9 +94,16 @@ class Case:
         """Return whether a gain is reported."""
         return gain.share >= WORTH and gain.seconds >= LEAST
 
-    def sum(self, family: Family, name: str) -> float:
-        """Return the sum of a column of `TaskTable.sums` over the stages of a family."""
-        return float(self.table.sums[name][[self.index[key] for key in family.stages]].sum())
+    def sum(self, stages: Sequence[StageKey], *names: str) -> float:
+        """Return the sum of columns of `TaskTable.sums` over some stages."""
+        at = [self.index[key] for key in stages]
+        return float(sum(self.table.sums[name][at].sum() for name in names))
+
+    def run(self, stages: Sequence[StageKey]) -> float:
+        """Return how long the tasks of some stages ran, ns: without deserialising them and sending
+        their results.
+        """
+        return self.sum(stages, *_RUN)
 
     @cached_property
     def length(self) -> float:
@@ -126,6 +138,17 @@ class Case:
         """Return what the attempts of tasks of a stage took, in the order of their launches, ms."""
         return self.table.durations[self.table.part(self.index[key])]
 
+    def good(self, key: StageKey) -> Durations:
+        """Return the same of the attempts that were of use."""
+        return self.durations(key)[self.flagged(key, GOOD)]
+
+    def flagged(self, key: StageKey, flag: int) -> npt.NDArray[np.bool_]:
+        """Return which attempts of tasks of a stage have a flag, in the order of their launches."""
+        found: npt.NDArray[np.bool_] = (
+            self.table.flags[self.table.part(self.index[key])] & flag
+        ) > 0
+        return found
+
     @cached_property
     def index(self) -> Mapping[StageKey, int]:
         """Where stages are in the table of tasks."""
@@ -140,13 +163,11 @@ class Case:
         """
         schedule = self.observed.schedule
         groups = self._changed(change)
-        if change.at_once:
-            schedule = schedule._replace(steps=self._at_once)
         took = self.observed.groups[groups, 1] - self.observed.groups[groups, 0]
         before = self.unchanged(groups)
         after = lengths(schedule, self._variant(change), groups)
         ratio = np.divide(after, before, out=np.ones(len(groups)), where=before > 0)
-        saved = float((took * (1 - ratio)).sum()) + self._between(change)
+        saved = float((took * (1 - ratio)).sum())
         return Gain(share=saved / 1_000 / self.length, seconds=saved / 1_000)
 
     def with_cores(self, factor: float) -> float:
@@ -202,66 +223,26 @@ class Case:
         idle = [(one.start, one.end) for one in self.spans if one.kind == IDLE]
         return np.array(idle, dtype=np.float64).reshape(-1, 2)
 
-    @cached_property
-    def _at_once(self) -> Floats:
-        """Steps of a schedule in which all executors are there from the beginning."""
-        steps = np.zeros_like(self.observed.schedule.steps)
-        steps[self.observed.schedule.step[:-1], 1] = self.cores
-        return steps
-
     def _changed(self, change: Change) -> Ints:
         """Return the groups of jobs in which something is different."""
         schedule, seen = self.observed.schedule, self.observed
-        every = np.arange(len(schedule.jobs) - 1, dtype=np.int64)
-        if change.cores != 1.0 or change.at_once:
-            return every
-        stages = [seen.place[key] for key in (*change.durations, *change.left_out)]
+        if change.cores != 1.0:
+            return np.arange(len(schedule.jobs) - 1, dtype=np.int64)
+        stages = [seen.place[key] for key in change.durations]
         jobs = schedule.job[np.array(stages, dtype=np.int64)]
-        groups = np.searchsorted(schedule.jobs, jobs, side="right") - 1
-        for start, end in change.driver:
-            groups = np.append(
-                groups, every[(seen.groups[:, 0] < end) & (seen.groups[:, 1] > start)]
-            )
-        found: Ints = np.unique(groups)
+        found: Ints = np.unique(np.searchsorted(schedule.jobs, jobs, side="right") - 1)
         return found
 
     def _variant(self, change: Change) -> Variant:
         """Return the change as a variant of the schedule."""
         seen = self.observed
         same = unchanged(seen.schedule)
-        place, counts, latency = same.place.copy(), same.counts.copy(), same.latency.copy()
+        place, counts = same.place.copy(), same.counts.copy()
         parts, at = [same.durations], 0
         for key, durations in change.durations.items():
             place[seen.place[key]], counts[seen.place[key]] = at, len(durations)
             parts.append(np.asarray(durations, dtype=np.float32))
             at += len(durations)
-        for key in change.left_out:
-            place[seen.place[key]], counts[seen.place[key]] = 0, 0
-            latency[seen.place[key]] = 0.0
-        return Variant(
-            place=place,
-            counts=counts,
-            durations=np.concatenate(parts),
-            latency=np.maximum(0.0, latency - _saved(change, seen.latencies)),
-            delay=np.maximum(0.0, same.delay - _saved(change, seen.delays)),
-            tail=np.maximum(0.0, same.tail - _saved(change, seen.tails)),
-            cores=change.cores,
+        return same._replace(
+            place=place, counts=counts, durations=np.concatenate(parts), cores=change.cores
         )
-
-    def _between(self, change: Change) -> float:
-        """Return what a change saves between groups, ms."""
-        if not change.driver:
-            return 0.0
-        groups = self.observed.groups
-        gaps = np.column_stack(
-            [np.append(self._span[0], groups[:, 1]), np.append(groups[:, 0], self._span[1])]
-        )
-        return float(_saved(change, gaps).sum() - _saved(change, self._idle).sum())
-
-
-def _saved(change: Change, spans: Spans) -> Floats:
-    """Return how much of each span a change saves, ms."""
-    saved = np.zeros(len(spans))
-    for start, end in change.driver:
-        saved += np.clip(np.minimum(spans[:, 1], end) - np.maximum(spans[:, 0], start), 0, None)
-    return saved

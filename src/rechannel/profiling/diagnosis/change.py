@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rechannel.profiling.diagnosis.schedule import Durations
@@ -17,13 +17,5 @@ class Change:
     """What the tasks of attempts of stages take instead, in the order of their launches. If there are
     as many as there were, retries stay retries and copies stay copies; otherwise all are ordinary.
     """
-    left_out: frozenset[StageKey] = frozenset()
-    """Attempts of stages that do not run at all."""
     cores: float = 1.0
     """Factor on the number of cores; infinity for as many as there are tasks."""
-    at_once: bool = False
-    """Whether all executors are there from the beginning."""
-    driver: Sequence[tuple[int, int]] = ()
-    """Spans of time, from and to Unix ms, in which the driver has nothing to do: what it did then,
-    between jobs, before stages or at the end of jobs, takes no time.
-    """

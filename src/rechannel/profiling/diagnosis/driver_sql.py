@@ -12,7 +12,7 @@ from rechannel.profiling.diagnosis.driver_time import DriverTime
 from rechannel.profiling.diagnosis.plans import is_wide, metadata_ms, plan_size
 from rechannel.profiling.diagnosis.words import duration, execution_of, job_of
 from rechannel.profiling.model.finding import Evidence, Finding, Place
-from rechannel.profiling.model.words import counted, percent
+from rechannel.profiling.model.words import capitalised, counted, percent
 from rechannel.profiling.spark.driver import COMMIT, LISTING, PLANNING, PROGRAM
 
 SOON = 50
@@ -74,7 +74,7 @@ def planning(time: DriverTime) -> Iterator[Finding]:
     yield time.finding(
         "planning",
         total,
-        f"{execution_of(app, longest)[:1].upper()}{execution_of(app, longest)[1:]} takes"
+        f"{capitalised(execution_of(app, longest))} takes"
         f" {duration(of[longest])} to plan{many}: executors wait {duration(total)}"
         f" ({percent(total / time.length)} of the run) longer for plans than usual. Its plan has"
         f" {counted(size.nodes, 'node')} and at least {counted(size.expressions, 'expression')}.",
@@ -116,9 +116,9 @@ def commit(time: DriverTime) -> Iterator[Finding]:
 
 
 def listing(time: DriverTime) -> Iterator[Finding]:
-    """Find slow listing of files."""
+    """Find slow listing of files. Silent: in batches of a stream."""
     app = time.app
-    spans = [span for span in time.spans if span.kind == LISTING]
+    spans = [span for span, *_ in time.between_batches() if span.kind == LISTING]
     by_jobs = float(sum(span.end - span.start for span in spans))
     of = {
         number: min(float(metadata_ms(app.executions.get(number))), ms)

@@ -6,7 +6,7 @@ critical path, so a second less of it makes the application a second shorter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,21 +66,25 @@ class DriverTime:
             fetching=np.maximum(0.0, delivered.within(starts, ends) - used),
         )
 
-    def of_kind(
-        self, *kinds: str, where: Callable[[DriverSpan], bool] = lambda _: True
-    ) -> list[tuple[DriverSpan, float]]:
+    def of_kind(self, *kinds: str) -> list[tuple[DriverSpan, float]]:
         """Return the spans of some kinds, with the ms in which no task runs."""
-        return [
-            (span, float(ms))
-            for span, ms in zip(self.spans, self.alone, strict=True)
-            if span.kind in kinds and ms > 0 and where(span)
-        ]
+        return [(span, ms) for span, ms, _ in self.measured() if span.kind in kinds and ms > 0]
+
+    def measured(self) -> Iterator[tuple[DriverSpan, float, float]]:
+        """Iterate over the spans, each with its ms in `alone` and in `fetching`."""
+        return zip(self.spans, self.alone.tolist(), self.fetching.tolist(), strict=True)
+
+    def between_batches(self) -> Iterator[tuple[DriverSpan, float, float]]:
+        """Iterate over the spans that belong to no batch of a stream: what a batch spends its time on
+        is found for its stream.
+        """
+        return (each for each in self.measured() if each[0].batch is None)
 
     def by_execution(self, kind: str) -> dict[int, float]:
-        """Return the ms of a kind by execution, those of batches left out."""
+        """Return the ms of a kind in which no task runs, by execution; those of batches left out."""
         found: dict[int, float] = {}
-        for span, ms in self.of_kind(kind):
-            if span.execution is not None and span.batch is None:
+        for span, ms, _ in self.between_batches():
+            if span.kind == kind and span.execution is not None and ms > 0:
                 found[span.execution] = found.get(span.execution, 0.0) + ms
         return found
 

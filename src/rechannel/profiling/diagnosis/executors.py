@@ -9,7 +9,7 @@ import numpy as np
 from rechannel.profiling.diagnosis.driver_time import DriverTime
 from rechannel.profiling.diagnosis.words import duration, job_of
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
-from rechannel.profiling.model.words import counted, percent
+from rechannel.profiling.model.words import capitalised, counted, percent
 from rechannel.profiling.spark.application import Application, Executor
 from rechannel.profiling.spark.driver import STARTING, WAITS
 
@@ -62,7 +62,7 @@ def executors_late(time: DriverTime) -> Iterator[Finding]:
     about = []
     if waited:
         about.append(
-            f"{job_of(app, job)[:1].upper()}{job_of(app, job)[1:]} has no executor at first: jobs"
+            f"{capitalised(job_of(app, job))} has no executor at first: jobs"
             f" wait {duration(sum(ms for _, ms in waits))} until one registers."
         )
     if late and missing:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rechannel.profiling.diagnosis.case import Case
+from rechannel.profiling.diagnosis.plans import THRESHOLD
 from rechannel.profiling.diagnosis.words import duration, short
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
 from rechannel.profiling.model.words import percent, size
@@ -25,7 +26,6 @@ LARGER = 10
 """How many times as large the other side has to be."""
 WORTH = 0.02
 """Share of the run below which it is not reported."""
-THRESHOLD = "spark.sql.autoBroadcastJoinThreshold"
 _WRITING = TASK_STEPS.index("shuffle write")
 _JOIN = re.compile(r"^(SortMergeJoin|ShuffledHashJoin)\b")
 _OUTER = re.compile(r"\b(LeftOuter|RightOuter|LeftSemi|LeftAnti|ExistenceJoin)\b")

@@ -36,20 +36,21 @@ def spill(case: Case) -> Iterator[Finding]:
     Silent: if a stage spills less than `LEAST_SPILL`.
     """
     for family in case.families:
-        if case.sum(family, "spill_disk") < LEAST_SPILL:
+        if case.sum(family.stages, "spill_disk") < LEAST_SPILL:
             continue
-        at = [case.index[key] for key in family.stages]
-        spilled = case.table.sums["spill_disk"][at] > 0
-        keys = [key for key, one in zip(family.stages, spilled.tolist(), strict=True) if one]
-        parts = {key: case.rows(key) for key in keys}
-        alike_ = any(_compared(rows) is not None for rows in parts.values())
-        mended = {key: _unspilled(case, key, rows) for key, rows in parts.items()}
+        keys = [key for key in family.stages if case.sum([key], "spill_disk")]
+        mended, compared = dict[StageKey, Durations](), False
+        for key in keys:
+            rows = case.rows(key)
+            rate = _rate(rows)
+            mended[key] = _unspilled(case.durations(key), rows, rate)
+            compared = compared or rate is not None
         gain = case.gain(Change(durations=mended))
         if case.worth(gain):
-            yield _spilled(case, family, keys[0], parts[keys[0]], gain, compared=alike_)
+            yield _spilled(case, family, keys[0], gain, compared=compared)
 
 
-def _compared(rows: Rows) -> float | None:
+def _rate(rows: Rows) -> float | None:
     """Return the ms per byte read of tasks that did not spill; None if too few did not."""
     read = rows["read_bytes"] + rows["in_bytes"]
     dry = rows[rows["good"] & (rows["spill_disk"] == 0) & (read > 0)]
@@ -59,13 +60,12 @@ def _compared(rows: Rows) -> float | None:
     return float(np.median((dry["finish"] - dry["launch"]) / MS / moved))
 
 
-def _unspilled(case: Case, key: StageKey, rows: Rows) -> Durations:
-    """Return what the tasks of a stage take if none spills."""
-    took = case.durations(key)
+def _unspilled(took: Durations, rows: Rows, rate: float | None) -> Durations:
+    """Return what the tasks of a stage take if none spills. rate: ms per byte read, if it is known."""
     if len(rows) != len(took):
         return took
     rows = rows[np.argsort(rows["launch"], kind="stable")]
-    rate, read = _compared(rows), (rows["read_bytes"] + rows["in_bytes"]).astype(np.float64)
+    read = (rows["read_bytes"] + rows["in_bytes"]).astype(np.float64)
     if rate is None:
         # A spilled byte is written and read: twice the work of a byte that is read only.
         moved = read + 2.0 * rows["spill_disk"]
@@ -77,11 +77,10 @@ def _unspilled(case: Case, key: StageKey, rows: Rows) -> Durations:
     return np.where(rows["spill_disk"] > 0, dry, took).astype(np.float32)
 
 
-def _spilled(
-    case: Case, family: Family, key: StageKey, rows: Rows, gain: Gain, *, compared: bool
-) -> Finding:
+def _spilled(case: Case, family: Family, key: StageKey, gain: Gain, *, compared: bool) -> Finding:
+    rows = case.rows(key)
     wet = rows[rows["spill_disk"] > 0]
-    disk, memory = case.sum(family, "spill_disk"), case.sum(family, "spill_memory")
+    disk, memory = case.sum(family.stages, "spill_disk"), case.sum(family.stages, "spill_memory")
     need = float((wet["peak"] + wet["spill_memory"]).max())
     had = float(np.median(wet["peak"]))
     times = need / max(1.0, had)

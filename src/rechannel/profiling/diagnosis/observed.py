@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from rechannel.profiling.diagnosis.capacity import Capacity
 from rechannel.profiling.diagnosis.late import late_tasks
-from rechannel.profiling.diagnosis.schedule import Ints, Schedule
+from rechannel.profiling.diagnosis.schedule import Floats, Ints, Schedule
 from rechannel.profiling.diagnosis.task_table import KILLED, StageKey, TaskTable, pieces
 from rechannel.profiling.spark.application import Application, Job
 
@@ -34,10 +34,6 @@ class Observed:
     numbers: Sequence[int]
     """Numbers of the jobs in the schedule; negative ones are not in the log."""
     groups: Spans
-    latencies: Spans
-    """What `Schedule.latency` measures; so do `delays` and `tails`."""
-    delays: Spans
-    tails: Spans
     active: Spans
     """First launch and last end of the stages in the table of tasks."""
     capacity: Capacity
@@ -88,13 +84,10 @@ def observed(app: Application, table: TaskTable) -> Observed:
     starts = np.array([job.start for job in ordered], dtype=np.float64)[job_of]
     latencies[:, 0] = np.maximum(latencies[:, 0], starts)
     latencies[:, 1] = np.maximum(latencies[:, 1], latencies[:, 0])
-    tails = np.array(
-        [
-            (min(job.end, max((int(times.end[s]) for s in job.stages), default=job.start)), job.end)
-            for job in ordered
-        ],
-        dtype=np.float64,
-    ).reshape(-1, 2)
+    tails = [
+        max(0, job.end - max((int(times.end[s]) for s in job.stages), default=job.start))
+        for job in ordered
+    ]
     flags, late, tasks, late_delays = late_tasks(app, table, of_table)
     step, steps = capacity.steps(spans)
     child, children, parents = _children(pairs, len(of_table))
@@ -112,8 +105,8 @@ def observed(app: Application, table: TaskTable) -> Observed:
             children=children,
             parents=parents,
             after=after,
-            delay=delays[:, 1] - delays[:, 0],
-            tail=tails[:, 1] - tails[:, 0],
+            delay=delays,
+            tail=np.array(tails, dtype=np.float64),
             late=late,
             late_tasks=tasks,
             late_delays=late_delays,
@@ -124,9 +117,6 @@ def observed(app: Application, table: TaskTable) -> Observed:
         of_table=of_table,
         numbers=[job.number for job in ordered],
         groups=spans,
-        latencies=latencies,
-        delays=delays,
-        tails=tails,
         active=np.column_stack([times.begin, times.end]).astype(np.float64),
         capacity=capacity,
     )
@@ -205,10 +195,10 @@ def _grouped(jobs: Sequence[_Job]) -> list[list[_Job]]:
     return groups
 
 
-def _delays(jobs: Sequence[_Job], bounds: Ints, groups: Spans) -> tuple[Ints, Spans]:
-    """Return the job that each one waits for, and the time between."""
+def _delays(jobs: Sequence[_Job], bounds: Ints, groups: Spans) -> tuple[Ints, Floats]:
+    """Return the job that each one waits for, and the time between, ms."""
     after = np.full(len(jobs), -1, dtype=np.int64)
-    delays = np.zeros((len(jobs), 2))
+    delays = np.zeros(len(jobs))
     for g, (first, last) in enumerate(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)):
         ending = sorted(range(first, last), key=lambda j: (jobs[j].end, jobs[j].start))
         done, latest, latest_of = 0, -1, dict[tuple[object, ...], int]()
@@ -221,7 +211,7 @@ def _delays(jobs: Sequence[_Job], bounds: Ints, groups: Spans) -> tuple[Ints, Sp
                 done += 1
             after[j] = latest_of.get(jobs[j].of, latest) if jobs[j].of else latest
             known = jobs[int(after[j])].end if after[j] >= 0 else groups[g, 0]
-            delays[j] = known, start
+            delays[j] = start - known
     return after, delays
 
 

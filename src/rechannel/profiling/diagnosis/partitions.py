@@ -24,7 +24,6 @@ from rechannel.profiling.model.finding import Certainty, Evidence, Finding
 from rechannel.profiling.model.trace import MS
 from rechannel.profiling.model.words import counted, percent
 from rechannel.profiling.spark.application import Stage
-from rechannel.profiling.spark.rows import TASK_STEPS
 
 LONG_MS = 500
 """Median of the tasks of a stage that is worth cutting up, ms."""
@@ -45,7 +44,6 @@ MOST_SPLIT = 1 << 12
 MERGED = 2
 """Tasks for each core, after tiny ones are merged."""
 
-_WORK = [name for name in TASK_STEPS if name not in {"deserialization", "serialization"}]
 _SETTINGS = "spark.sql.shuffle.partitions"
 
 
@@ -69,7 +67,7 @@ def too_few(case: Case) -> Iterator[Finding]:
 
 def split(case: Case, key: StageKey) -> Durations | None:
     """Return the tasks of a stage, cut into twice as many as there are cores or more; None if they fit."""
-    good = good_tasks(case, key)
+    good = case.good(key)
     cores = cores_then(case, key)
     if key[1] or not len(good) or float(np.median(good)) < LONG_MS:
         return None
@@ -84,12 +82,6 @@ def split(case: Case, key: StageKey) -> Durations | None:
     return np.full(count, work / count + fixed, dtype=np.float32)
 
 
-def good_tasks(case: Case, key: StageKey) -> Durations:
-    """Return what the useful tasks of a stage took, ms."""
-    part = case.table.part(case.index[key])
-    return case.table.durations[part][(case.table.flags[part] & GOOD) > 0]
-
-
 def cores_then(case: Case, key: StageKey) -> float:
     """Return the number of cores at the end of a stage."""
     end = float(case.observed.active[case.index[key], 1])
@@ -99,7 +91,7 @@ def cores_then(case: Case, key: StageKey) -> float:
 def busy(case: Case, key: StageKey) -> float:
     """Return the share of the cores' time in which they worked on a stage while it ran."""
     start, end = case.observed.active[case.index[key]].tolist()
-    took = float(good_tasks(case, key).sum())
+    took = float(case.good(key).sum())
     return float(took / max(1.0, (end - start) * cores_then(case, key)))
 
 
@@ -116,15 +108,12 @@ def alone(case: Case, key: StageKey) -> bool:
 
 def fixed_cost(case: Case, key: StageKey) -> float:
     """Return what a task of a stage costs on average that is not its work, ms."""
-    at = case.index[key]
-    tasks = case.table.first[at + 1] - case.table.first[at]
-    work = sum(float(case.table.sums[name][at]) for name in _WORK)
-    lasted = float(case.table.sums["lasted"][at])
-    return float(max(0.0, lasted - work) / MS / max(1, int(tasks)))
+    rest = max(0.0, case.sum([key], "lasted") - case.run([key]))
+    return rest / MS / max(1, len(case.durations(key)))
 
 
 def _few(case: Case, family: Family, key: StageKey, gain: Gain) -> Finding:
-    good, cores = good_tasks(case, key), cores_then(case, key)
+    good, cores = case.good(key), cores_then(case, key)
     few = len(good) < cores
     median = float(np.median(good))
     waves = ceil(len(good) / cores)
@@ -213,9 +202,8 @@ class Merged:
 
 def merged(case: Case, key: StageKey) -> Merged | None:
     """Return the tasks of a stage, merged; None if they are not too many."""
-    good, cores = good_tasks(case, key), cores_then(case, key)
-    at = case.index[key]
-    if len(good) < MANY * cores or np.median(good) > TINY_MS or case.table.sums["in_bytes"][at]:
+    good, cores = case.good(key), cores_then(case, key)
+    if len(good) < MANY * cores or np.median(good) > TINY_MS or case.sum([key], "in_bytes"):
         return None
     work = min(_work(case, key), float(np.clip(good - fixed_cost(case, key), 0, None).sum()))
     cost = (float(good.sum()) - work) / len(good)
@@ -234,9 +222,8 @@ def _work(case: Case, key: StageKey) -> float:
     It is the slope of a linear regression plus two standard errors, times the bytes.
     """
     part = case.table.part(case.index[key])
-    good = (case.table.flags[part] & GOOD) > 0
-    read = case.table.amount[part][good].astype(np.float64)
-    took = case.table.durations[part][good].astype(np.float64)
+    read = case.table.amount[part][case.flagged(key, GOOD)].astype(np.float64)
+    took = case.good(key).astype(np.float64)
     spread = read.std()
     if not spread:
         return inf
@@ -248,7 +235,7 @@ def _work(case: Case, key: StageKey) -> float:
 def _many(
     case: Case, family: Family, key: StageKey, mended: dict[StageKey, Merged], gain: Gain
 ) -> Finding:
-    good, cores = good_tasks(case, key), cores_then(case, key)
+    good, cores = case.good(key), cores_then(case, key)
     asked = case.app.settings.get(_SETTINGS, "200")
     return Finding(
         cause="too-many-partitions",

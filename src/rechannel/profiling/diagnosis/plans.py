@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rechannel.profiling.spark.application import Execution
+from rechannel.profiling.spark.executions import nodes_of
 from rechannel.profiling.spark.sql_events import PlanNode
 
+THRESHOLD = "spark.sql.autoBroadcastJoinThreshold"
 WIDE = 200
 """A plan with at least that many nodes and expressions takes time to analyse."""
 _MORE = re.compile(r"\.\.\. (\d+) more fields")
@@ -37,20 +39,16 @@ class Broadcast:
     """To collect, to build and to send it."""
 
 
-def nodes_of(plan: PlanNode | None) -> Iterator[tuple[PlanNode, PlanNode | None]]:
-    """Yield all nodes of a plan, each with the next join above it."""
-    stack: list[tuple[PlanNode, PlanNode | None]] = [] if plan is None else [(plan, None)]
-    while stack:
-        node, join = stack.pop()
-        yield node, join
-        below = node if _JOINED.search(node.name) else join
-        stack.extend((child, below) for child in reversed(node.children))
+def plan_nodes(execution: Execution | None) -> Iterator[PlanNode]:
+    """Iterate over the nodes of an execution's plan, parents first; nothing if the plan is not known."""
+    if execution is not None and execution.plan is not None:
+        yield from nodes_of(execution.plan)
 
 
 def plan_size(execution: Execution | None) -> PlanSize:
     """Return the size of the plan of an execution."""
     nodes = expressions = 0
-    for node, _ in nodes_of(None if execution is None else execution.plan):
+    for node in plan_nodes(execution):
         nodes += 1
         expressions += node.text.count(",") + sum(int(more) for more in _MORE.findall(node.text))
     return PlanSize(nodes=nodes, expressions=expressions)
@@ -71,8 +69,12 @@ def broadcasts(execution: Execution | None) -> list[Broadcast]:
     """Return the broadcasts of an execution, the slowest first."""
     if execution is None:
         return []
-    found = []
-    for node, join in nodes_of(execution.plan):
+    found, join_above = [], dict[int, PlanNode]()
+    for node in plan_nodes(execution):
+        join = join_above.get(id(node))
+        below = node if _JOINED.search(node.name) else join
+        if below is not None:
+            join_above.update((id(child), below) for child in node.children)
         if node.name != "BroadcastExchange":
             continue
         known = {
@@ -98,7 +100,7 @@ def _driver_metric(execution: Execution | None, name: str) -> int:
         return 0
     return sum(
         execution.metrics.get(metric.accumulator, 0)
-        for node, _ in nodes_of(execution.plan)
+        for node in plan_nodes(execution)
         for metric in node.metrics
         if metric.name == name
     )

@@ -167,7 +167,7 @@ def _length(s: Any, v: Any, group: int) -> float:  # pragma: no cover - compiled
     for j in range(first, last):
         before = s.after[j] - first
         if s.after[j] < 0:
-            _push(events, (v.delay[j], _JOB, j))
+            _push(events, (s.delay[j], _JOB, j))
         else:
             state.next_of[j - first, 1] = state.next_of[before, 0]
             state.next_of[before, 0] = j
@@ -207,7 +207,7 @@ def _happened(
         _push(events, (now + took, _TASK, which))
         return -1.0
     if what in (_JOB, _DONE):
-        _job_changed(s, v, state, event, events)
+        _job_changed(s, state, event, events)
     elif what == _READY:
         state.open_tasks[which - base] = _begin(s, v, which, now, events)
         if state.open_tasks[which - base] == 0:
@@ -216,17 +216,17 @@ def _happened(
             _push(ready, (float(which), 0, 0))
     else:
         for k in range(s.child[which], s.child[which + 1]):
-            _met(v, state.needs, base, s.children[k], now, events)
+            _met(s, state.needs, base, s.children[k], now, events)
         j = s.job[which]
         state.open_stages[j - first] -= 1
         if state.open_stages[j - first] == 0:
-            _push(events, (now + v.tail[j], _DONE, j))
+            _push(events, (now + s.tail[j], _DONE, j))
     return 0.0
 
 
 @nb.njit(cache=True, nogil=True)
 def _job_changed(
-    s: Any, v: Any, state: Any, event: Any, events: Any
+    s: Any, state: Any, event: Any, events: Any
 ) -> None:  # pragma: no cover - compiled
     """Note that a job began or ended."""
     now, what, which = event
@@ -234,13 +234,13 @@ def _job_changed(
     if what == _DONE:
         j = state.next_of[which - first, 0]
         while j >= 0:
-            _push(events, (now + v.delay[j], _JOB, j))
+            _push(events, (now + s.delay[j], _JOB, j))
             j = state.next_of[j - first, 1]
         return
     for u in range(s.stages[which], s.stages[which + 1]):
-        _met(v, state.needs, s.stages[first], u, now, events)
+        _met(s, state.needs, s.stages[first], u, now, events)
     if state.open_stages[which - first] == 0:
-        _push(events, (now + v.tail[which], _DONE, which))
+        _push(events, (now + s.tail[which], _DONE, which))
 
 
 @nb.njit(cache=True, nogil=True, inline="always")
@@ -285,12 +285,12 @@ def _dispatch(
 
 @nb.njit(cache=True, nogil=True)
 def _met(
-    v: Any, needs: Any, base: int, stage: int, now: float, events: Any
+    s: Any, needs: Any, base: int, stage: int, now: float, events: Any
 ) -> None:  # pragma: no cover - compiled
     """Note that something that a stage waited for has begun or ended."""
     needs[stage - base] -= 1
     if needs[stage - base] == 0:
-        _push(events, (now + v.latency[stage], _READY, stage))
+        _push(events, (now + s.latency[stage], _READY, stage))
 
 
 @nb.njit(cache=True, nogil=True)

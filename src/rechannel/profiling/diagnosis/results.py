@@ -29,18 +29,19 @@ def decodes(span: DriverSpan, ms: float, results: Mapping[int, int]) -> bool:
 
 
 def collected(time: DriverTime) -> Iterator[Finding]:
-    """Find results that take the driver long to collect."""
+    """Find results that take the driver long to collect.
+
+    Silent: in batches of a stream; if results are smaller than `LARGE`.
+    """
     results = time.results
     of: dict[int, float] = {}
-    for span, alone, fetching in zip(time.spans, time.alone, time.fetching, strict=True):
+    for span, alone, fetching in time.between_batches():
         if span.job is None or span.job not in results:
             continue
         if span.kind == SCHEDULING:
-            of[span.job] = of.get(span.job, 0.0) + float(fetching)
-        elif span.kind == COLLECTING or (
-            span.kind == PROGRAM and decodes(span, float(alone), results)
-        ):
-            of[span.job] = of.get(span.job, 0.0) + float(alone)
+            of[span.job] = of.get(span.job, 0.0) + fetching
+        elif span.kind == COLLECTING or (span.kind == PROGRAM and decodes(span, alone, results)):
+            of[span.job] = of.get(span.job, 0.0) + alone
     total = sum(of.values())
     if not of or not time.worth(total):
         return

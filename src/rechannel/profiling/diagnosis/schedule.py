@@ -70,10 +70,6 @@ class Variant(NamedTuple):
     counts: Ints
     """Number of tasks of every stage with tasks in `durations`."""
     durations: Durations
-    latency: Floats
-    """As in `Schedule`; so are `delay` and `tail`."""
-    delay: Floats
-    tail: Floats
     cores: float
     """Factor on the number of cores; infinity if no task ever waits for one."""
 
@@ -85,8 +81,5 @@ def unchanged(schedule: Schedule) -> Variant:
         place=none - 1,
         counts=none,
         durations=np.empty(0, dtype=np.float32),
-        latency=schedule.latency,
-        delay=schedule.delay,
-        tail=schedule.tail,
         cores=1.0,
     )

@@ -17,7 +17,7 @@ from rechannel.profiling.diagnosis.case import Case, Family, Gain
 from rechannel.profiling.diagnosis.change import Change
 from rechannel.profiling.diagnosis.schedule import Durations
 from rechannel.profiling.diagnosis.stage_names import Keyed, alike, called, keyed, place_of
-from rechannel.profiling.diagnosis.task_table import GOOD, StageKey
+from rechannel.profiling.diagnosis.task_table import StageKey
 from rechannel.profiling.diagnosis.words import duration
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding
 from rechannel.profiling.model.trace import MS
@@ -90,24 +90,19 @@ def shortened(case: Case, key: StageKey) -> Durations:
 
 def excess(case: Case, key: StageKey) -> float:
     """Return how much longer the longest task of a stage takes than the median of the others, ms."""
-    good = _good(case, key)
+    good = case.good(key)
     return float(good.max() - _others(good)) if len(good) > 1 else 0.0
 
 
 def _typical(case: Case, key: StageKey) -> float | None:
     """Return the median of all but the longest task; None if that is not much longer."""
-    good = _good(case, key)
+    good = case.good(key)
     if len(good) < 2:
         return None
     median, longest = _others(good), float(good.max())
     if longest < LONG * median or longest - median < LEAST_MS:
         return None
     return median
-
-
-def _good(case: Case, key: StageKey) -> Durations:
-    part = case.table.part(case.index[key])
-    return case.table.durations[part][(case.table.flags[part] & GOOD) > 0]
 
 
 def _others(values: npt.NDArray[np.generic]) -> float:
@@ -187,12 +182,12 @@ class _Long:
         )
 
 
-def _spends(case: Case, family: Family, key: StageKey, seen: _Long) -> str:
-    """Return the first sentence of a finding."""
+def _spends(case: Case, key: StageKey, seen: _Long, like: str = "") -> str:
+    """Return the first sentence of a finding. like: how many stages are alike."""
     share = min(1.0, seen.took / 1_000 / case.length)
     times = seen.took / max(1.0, seen.median)
     return (
-        f"{called(case, key)}{alike(family)} spends {percent(share)} of the run in one of its"
+        f"{called(case, key)}{like} spends {percent(share)} of the run in one of its"
         f" {seen.tasks} tasks: task {seen.index} takes {duration(seen.took)}, {times:.1f} times the"
         f" median of the others ({duration(seen.median)})"
     )
@@ -205,7 +200,7 @@ def _skewed(case: Case, family: Family, key: StageKey, seen: _Long, gain: Gain) 
         read = f"{seen.rows:,.0f} rows instead of {seen.median_rows:,.0f}"
     return Finding(
         cause="skew",
-        text=f"{_spends(case, family, key, seen)}, because it reads {read}.",
+        text=f"{_spends(case, key, seen, alike(family))}, because it reads {read}.",
         advice=_advice(case, node, shuffled=seen.shuffled),
         gain=gain.share,
         seconds=gain.seconds,
@@ -242,7 +237,7 @@ def _slow(case: Case, key: StageKey, seen: _Long, gain: Gain) -> Finding:
     return Finding(
         cause="slow-task",
         text=(
-            f"{_spends(case, Family(name='', stages=[key], seconds=0), key, seen)}, although it reads no more than"
+            f"{_spends(case, key, seen)}, although it reads no more than"
             " they do. Its host may have been busy, or its rows may be harder to process."
         ),
         advice=(

@@ -102,8 +102,7 @@ def _sped(case: Case, key: StageKey, executor: int) -> Durations:
     """Return what the tasks of a stage take if one executor is as fast as the others."""
     part = case.table.part(case.index[key])
     mine = case.table.executor[part] == executor
-    good = (case.table.flags[part] & GOOD) > 0
-    took = case.durations(key)
+    good, took = case.flagged(key, GOOD), case.durations(key)
     ratio = max(1.0, float(np.median(took[mine & good]) / np.median(took[~mine & good])))
     return np.where(mine, took / ratio, took).astype(np.float32)
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from rechannel.profiling.diagnosis.case import Case, Family, Gain
 from rechannel.profiling.diagnosis.change import Change
-from rechannel.profiling.diagnosis.partitions import cores_then, fixed_cost, good_tasks
+from rechannel.profiling.diagnosis.partitions import cores_then, fixed_cost
+from rechannel.profiling.diagnosis.plans import plan_nodes
 from rechannel.profiling.diagnosis.schedule import Durations
 from rechannel.profiling.diagnosis.stage_names import alike, called, place_of
 from rechannel.profiling.diagnosis.task_table import StageKey
@@ -73,12 +74,12 @@ def small_files(case: Case) -> Iterator[Finding]:
 def _read(case: Case, key: StageKey) -> _Files | None:
     """Return the files that a stage read: by the metrics of its scans, or one for each task."""
     stage = case.app.stages.get(key)
-    at = case.index[key]
-    if stage is None or not case.table.sums["in_bytes"][at] or case.table.sums["read_bytes"][at]:
+    read = case.sum([key], "in_bytes")
+    if stage is None or not read or case.sum([key], "read_bytes"):
         return None
     place = place_of(case, key)
     execution = case.app.executions.get(-1 if place.execution is None else place.execution)
-    scans = [] if execution is None else [node for node in _nodes(execution.plan) if _is_scan(node)]
+    scans = (node for node in plan_nodes(execution) if _is_scan(node))
     mine = [node for node in scans if any(_same(node, text) for text in stage.details)]
     if execution is not None and mine:
         values = {
@@ -87,15 +88,7 @@ def _read(case: Case, key: StageKey) -> _Files | None:
             for metric in node.metrics
         }
         return _Files(count=values.get(_FILES, 0), size=float(values.get(_BYTES, 0)))
-    tasks = int(case.table.first[at + 1] - case.table.first[at])
-    return _Files(count=tasks, size=float(case.table.sums["in_bytes"][at]))
-
-
-def _nodes(node: PlanNode | None) -> Iterator[PlanNode]:
-    if node is not None:
-        yield node
-        for child in node.children:
-            yield from _nodes(child)
+    return _Files(count=len(case.durations(key)), size=read)
 
 
 def _is_scan(node: PlanNode) -> bool:
@@ -109,7 +102,7 @@ def _same(node: PlanNode, text: str) -> bool:
 
 def _merged(case: Case, key: StageKey, files: _Files) -> Durations | None:
     """Return the tasks of a stage with files of a good size; None if files are not what takes its time."""
-    cores, good = cores_then(case, key), good_tasks(case, key)
+    cores, good = cores_then(case, key), case.good(key)
     if files.count < MANY * cores or files.size > SMALL * files.count:
         return None
     took, fixed = float(good.sum()), fixed_cost(case, key)
@@ -118,15 +111,14 @@ def _merged(case: Case, key: StageKey, files: _Files) -> Durations | None:
     if opening < OPENING * took:
         return None
     count = max(ceil(cores), ceil(files.size / GOOD_FILE))
-    part = case.table.part(case.index[key])
-    early = case.table.durations[part][: ceil(cores)]
+    early = case.durations(key)[: ceil(cores)]
     warm_up = max(0.0, float(np.median(early) - np.median(good)))
     task = fixed + warm_up + (reading + opening / files.count * count) / count
     return np.full(count, task, dtype=np.float32)
 
 
 def _finding(case: Case, family: Family, key: StageKey, files: _Files, gain: Gain) -> Finding:
-    good = good_tasks(case, key)
+    good = case.good(key)
     took = float(good.sum())
     return Finding(
         cause="small-files",

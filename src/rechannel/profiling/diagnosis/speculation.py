@@ -63,7 +63,7 @@ def speculation(case: Case) -> Iterator[Finding]:
     seen = _Copies()
     for family in case.families:
         for key in family.stages:
-            if (case.table.flags[case.table.part(case.index[key])] & COPY).any():
+            if case.flagged(key, COPY).any():
                 seen.take(key, case.rows(key))
     if not seen.copies:
         return

@@ -12,7 +12,7 @@ from rechannel.profiling.diagnosis.driver_time import DriverTime
 from rechannel.profiling.model.trace import MS
 from rechannel.profiling.spark.application import Application, Batch, Stage
 from rechannel.profiling.spark.busy import Floats
-from rechannel.profiling.spark.driver import BATCH, COLLECTING, COMMIT, PROGRAM
+from rechannel.profiling.spark.driver import BATCH, COLLECTING, COMMIT, PROGRAM, SCHEDULING
 from rechannel.profiling.spark.rows import leaving
 from rechannel.profiling.spark.stage_tasks import stages_of
 from rechannel.profiling.storage.blocks import Rows
@@ -45,7 +45,7 @@ class StreamFacts:
     core: Floats
     """Summed over tasks."""
     sink: Floats
-    """Of the driver after the last job, without writing the offsets: that is the sink."""
+    """Of the driver after the last task of a job, without writing the offsets: that is the sink."""
     excess: Sequence[Excess | None]
     """The most skewed stage of every batch."""
 
@@ -132,16 +132,18 @@ def _batch_of_jobs(app: Application) -> dict[int, Key]:
 
 
 def _sinks(time: DriverTime, batch_of: Mapping[int, Key]) -> Mapping[Key, float]:
-    """Return the ms of the driver after the last job of every batch, and of the program between the
-    jobs of one (a function of `foreachBatch`).
+    """Return the ms of the driver after the last job of every batch; of the program between the jobs
+    of one, and of the results that these bring to the driver (a function of `foreachBatch`).
     """
     found: dict[Key, float] = {}
-    for span, ms in time.of_kind(COMMIT, COLLECTING, BATCH, PROGRAM):
+    for span, alone, fetching in time.measured():
         if span.batch is None or span.job is None or batch_of.get(span.job) != span.batch:
             continue
         last = span.next_job is None or batch_of.get(span.next_job) != span.batch
-        if last or span.kind == PROGRAM:
-            found[span.batch] = found.get(span.batch, 0.0) + ms
+        if span.kind == PROGRAM or (last and span.kind in {COMMIT, COLLECTING, BATCH}):
+            found[span.batch] = found.get(span.batch, 0.0) + alone
+        elif span.kind == SCHEDULING and not time.app.jobs[span.job].broadcast:
+            found[span.batch] = found.get(span.batch, 0.0) + fetching
     return found
 
 

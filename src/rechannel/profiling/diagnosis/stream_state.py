@@ -11,7 +11,7 @@ from rechannel.profiling.diagnosis.driver_time import DriverTime
 from rechannel.profiling.diagnosis.stream_facts import StreamFacts
 from rechannel.profiling.diagnosis.words import duration, stream_name
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
-from rechannel.profiling.model.words import counted, percent, size
+from rechannel.profiling.model.words import capitalised, counted, percent, size
 from rechannel.profiling.spark.application import Batch
 from rechannel.profiling.spark.busy import Floats
 
@@ -78,8 +78,7 @@ def _store_advice(time: DriverTime) -> str:
         "put the checkpoint on faster storage, or use fewer partitions of state"
         " (`spark.sql.shuffle.partitions`, with a new checkpoint)"
     )
-    text = "; ".join(changes)
-    return f"{text[:1].upper()}{text[1:]}."
+    return f"{capitalised('; '.join(changes))}."
 
 
 def grows_for_ever(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
@@ -147,7 +146,7 @@ def too_late(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
     worst = max(facts.batches, key=lambda batch: batch.late_rows)
     yield Finding(
         cause="late-rows",
-        text=f"T{stream_name(facts.query)[1:]} drops {counted(late, 'row')} ({percent(late / rows)}) that"
+        text=f"{capitalised(stream_name(facts.query))} drops {counted(late, 'row')} ({percent(late / rows)}) that"
         f" came after the watermark, most of them in batch {worst.number}.",
         advice="If they are needed, use a longer delay in `withWatermark`; state then stays longer.",
         gain=None,

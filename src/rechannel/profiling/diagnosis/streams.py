@@ -15,7 +15,7 @@ from rechannel.profiling.diagnosis.stream_facts import StreamFacts, stream_facts
 from rechannel.profiling.diagnosis.stream_state import grows_for_ever, slow_state, too_late
 from rechannel.profiling.diagnosis.words import duration, short, stream_name
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
-from rechannel.profiling.model.words import counted, percent
+from rechannel.profiling.model.words import capitalised, counted, percent
 from rechannel.profiling.spark.application import Stage
 from rechannel.profiling.spark.busy import Floats
 
@@ -25,8 +25,8 @@ BUSY = 0.8
 """Share of a stream's time in which batches run, from which it does not wait for its trigger."""
 LARGER = 10
 """How many times as large batches are assumed to become."""
-USUAL_SINK = 300
-"""ms of a commit of the sink that are usual."""
+USUAL = 300
+"""ms per batch that are usual for a sink, and for a source that says what is new."""
 SLOW = 0.25
 """Share of batches' time from which a sink, or a source that lists, is slow."""
 SKEWED = 0.15
@@ -65,10 +65,8 @@ def on_streams(time: DriverTime) -> Iterator[Finding]:
 
 def small_batches(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
     """Find batches in which planning and committing outweigh the work of tasks."""
-    listing = facts.phase("latestOffset", "getBatch")
-    other = np.maximum(0.0, facts.lasted - facts.on_core - _slow_sink(facts))
-    if float(listing.sum()) >= SLOW * float(facts.lasted.sum()):
-        other = np.maximum(0.0, other - listing)
+    slow = _slow_sink(facts) + _slow_listing(facts)
+    other = np.maximum(0.0, facts.lasted - facts.on_core - slow)
     share = float(other.sum() / facts.lasted.sum())
     if share < SMALL or facts.back_to_back < BUSY or len(facts.batches) < FEW:
         return
@@ -96,8 +94,23 @@ def small_batches(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
 
 
 def _slow_sink(facts: StreamFacts) -> Floats:
-    """Return the ms of the sink beyond what is usual, if it is slow; else 0."""
-    slow = np.maximum(0.0, facts.sink - USUAL_SINK)
+    """Return the ms of the sink beyond what is usual, by batch, if it is slow; else 0."""
+    return _unusual(facts, facts.sink)
+
+
+def _slow_listing(facts: StreamFacts) -> Floats:
+    """Return the ms of the source beyond what is usual, by batch, if it is slow; else 0."""
+    return _unusual(facts, _listing(facts))
+
+
+def _listing(facts: StreamFacts) -> Floats:
+    """Return the ms that the source takes to say what is new, by batch."""
+    return facts.phase("latestOffset", "getOffset", "getBatch")
+
+
+def _unusual(facts: StreamFacts, ms: Floats) -> Floats:
+    """Return the part of the driver's ms in batches that is not usual; 0 if that is a small share."""
+    slow = np.maximum(0.0, ms - USUAL)
     return slow if float(slow.sum()) >= SLOW * float(facts.lasted.sum()) else 0.0 * slow
 
 
@@ -113,7 +126,7 @@ def slow_sink(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
         saved,
         f"The sink of {_named(facts)} is slow: after the last task of a batch the driver spends"
         f" {duration(float(facts.sink.mean()))} in it, {percent(share)} of a batch. A sink that"
-        f" takes {duration(USUAL_SINK)} would make the run {duration(saved)}"
+        f" takes {duration(USUAL)} would make the run {duration(saved)}"
         f" ({percent(saved / time.length)}) shorter.",
         "Look at what the function of `foreachBatch`, or the commit of the sink, does on the"
         " driver: write from the executors, in fewer and larger requests, without sleeping or"
@@ -126,11 +139,10 @@ def slow_sink(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
 
 def slow_source(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
     """Find a source that takes long to say what is new."""
-    listing = facts.phase("latestOffset", "getOffset", "getBatch")
-    share = float(listing.sum() / facts.lasted.sum())
-    saved = float(np.maximum(0.0, listing - USUAL_SINK).sum())
-    if share < SLOW or saved < SLOW * float(facts.lasted.sum()):
+    listing, saved = _listing(facts), float(_slow_listing(facts).sum())
+    if not saved:
         return
+    share = float(listing.sum() / facts.lasted.sum())
     yield time.finding(
         "file-listing",
         saved,
@@ -204,7 +216,7 @@ def above_capacity(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
     yield time.finding(
         "rate-above-capacity",
         saved,
-        f"{_named(facts)[:1].upper()}{_named(facts)[1:]} receives {comes:,.0f} rows a second and"
+        f"{capitalised(_named(facts))} receives {comes:,.0f} rows a second and"
         f" processes at most {rate:,.0f}: {how}. It needs {comes / rate:.1f} times its capacity to keep"
         " up.",
         "Give the stream more cores, and as many partitions; or make the slowest stage cheaper."

@@ -29,10 +29,7 @@ GOOD, KILLED, COPY, FAILED = 1, 2, 4, 8
 StageKey = tuple[int, int]
 """Number and attempt."""
 
-SUMMED = (
-    *("in_bytes", "in_rows", "out_bytes", "out_rows", "read_bytes", "read_rows"),
-    *("write_bytes", "write_rows", "spill_memory", "spill_disk", "cpu"),
-)
+SUMMED = ("in_bytes", "in_rows", "read_bytes", "read_rows", "spill_memory", "spill_disk", "cpu")
 """Columns of rows whose sums are known by stage."""
 
 
@@ -53,7 +50,7 @@ class TaskTable:
     """Number in `TaskRows.executors`."""
     flags: npt.NDArray[np.uint8]
     sums: Mapping[str, Floats]
-    """By stage: the columns `SUMMED`; `steps` by their names, ns; `lasted`, ns; the largest `peak`."""
+    """By stage: the columns `SUMMED`; `steps` by their names, ns; `lasted`, ns."""
 
     @classmethod
     def of(cls, tasks: TaskRows) -> TaskTable:
@@ -66,15 +63,13 @@ class TaskTable:
         launch, durations = column(count, np.int64), column(count, np.float32)
         amount, executor = column(count, np.float32), column(count, np.int32)
         flags = column(count, np.uint8)
-        sums = {
-            name: np.zeros(len(stages)) for name in (*SUMMED, *TASK_STEPS, "lasted", "peak", "good")
-        }
+        sums = {name: np.zeros(len(stages)) for name in (*SUMMED, *TASK_STEPS, "lasted")}
         lost = np.array(sorted(tasks.lost), dtype=np.int64)
         following = first[:-1].copy()
         for rows in blocks.each():
             at = np.searchsorted(codes, code_of(rows["stage"], rows["attempt"]))
             good = rows["good"] & ~np.isin(rows["number"], lost)
-            _sum(sums, at, rows, good)
+            _sum(sums, at, rows)
             places = _places(at, following)
             launch[places] = rows["launch"] // MS
             durations[places] = (rows["finish"] - rows["launch"]) / MS
@@ -119,15 +114,13 @@ def column(count: int, kind: Any) -> npt.NDArray[Any]:
         return np.asarray(np.memmap(file, dtype=kind, mode="w+", shape=(count,)))
 
 
-def _sum(sums: Mapping[str, Floats], at: Ints, rows: Rows, good: npt.NDArray[np.bool_]) -> None:
+def _sum(sums: Mapping[str, Floats], at: Ints, rows: Rows) -> None:
     """Add rows to the sums of their stages."""
     for name in SUMMED:
         np.add.at(sums[name], at, rows[name].astype(np.float64))
     for i, name in enumerate(TASK_STEPS):
         np.add.at(sums[name], at, rows["steps"][:, i].astype(np.float64))
     np.add.at(sums["lasted"], at, (rows["finish"] - rows["launch"]).astype(np.float64))
-    np.add.at(sums["good"], at, good.astype(np.float64))
-    np.maximum.at(sums["peak"], at, rows["peak"].astype(np.float64))
 
 
 def _places(at: Ints, following: Ints) -> Ints:

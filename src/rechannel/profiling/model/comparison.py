@@ -30,7 +30,7 @@ from rechannel.profiling.model.findings import (
     SCHEDULING,
 )
 from rechannel.profiling.model.trace import NS
-from rechannel.profiling.model.words import listed, seconds
+from rechannel.profiling.model.words import capitalised, listed, seconds
 
 UNEXPLAINED = "no critical path"
 """The part of windows through which no path leads: every worker waited at some time, or nothing is known."""
@@ -281,7 +281,7 @@ def _changes(made: Comparison) -> list[str]:
     said = []
     for row in rows.iter_rows(named=True):
         if same or not 0 < row["difference"] / made.difference <= 1:
-            said.append(f"{_upper(_longer(made, row))} ({_instead(row)}).")
+            said.append(f"{capitalised(_longer(made, row))} ({_instead(row)}).")
         else:
             amount = seconds(abs(row["difference"]))
             said.append(f"{amount} of that are in {_called(made, row)} ({_instead(row)}).")
@@ -306,7 +306,3 @@ def _called(made: Comparison, row: Mapping[str, Any]) -> str:
     name: str = row["in_a"] if row["name"] is None else row["name"]
     kinds = made.by_activity.select(pl.coalesce("name", "in_a")).to_series()
     return name if name in kinds else repr(name)
-
-
-def _upper(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}"

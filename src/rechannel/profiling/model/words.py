@@ -44,3 +44,8 @@ def percent(share: float) -> str:
 def counted(count: int, one: str, many: str = "") -> str:
     """Return a number with its noun: 1 task, 12 tasks."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def capitalised(text: str) -> str:
+    """Return a text as the beginning of a sentence."""
+    return f"{text[:1].upper()}{text[1:]}"

@@ -153,5 +153,8 @@ def application(
 
 
 def found(detect: Any, app: Application) -> dict[str, Finding]:
-    """What a detector finds, by cause."""
-    return {each.cause: each for each in detect(Case(app=app))}
+    """What a detector finds, by cause; no cause is found twice."""
+    findings = list(detect(Case(app=app)))
+    known = {each.cause: each for each in findings}
+    assert len(known) == len(findings), [each.text for each in findings]
+    return known

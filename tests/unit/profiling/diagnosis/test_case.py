@@ -42,7 +42,7 @@ def test_gains_of_other_tasks_are_seconds_and_shares_of_the_run():
     assert gain.seconds == pytest.approx(6)
     assert gain.share == pytest.approx(6 / 11.1)
     assert case.gain(Change(durations={(1, 0): np.full(8, 1_500)})).seconds == pytest.approx(6)
-    assert case.gain(Change(left_out=frozenset({(1, 0)}))).seconds == pytest.approx(9)
+    assert case.gain(Change(durations={(1, 0): np.empty(0)})).seconds == pytest.approx(9)
     assert case.gain(Change(durations={(0, 0): np.full(4, 2_000)})).seconds == pytest.approx(-1)
 
 
@@ -55,19 +55,10 @@ def test_other_cores():
     assert case.with_cores(inf) == pytest.approx(rest + 1 + 3)
 
 
-def test_the_driver_without_something_to_do():
-    case = of([Made(tasks=times(4, 500))], [Made(tasks=times(4, 500))], gap=2_000)
-    between = START + 1_500, START + 3_500
-    assert case.gain(Change(driver=[between])).seconds == pytest.approx(2)
-    assert case.gain(Change(driver=[(START, between[0] + 500)])).seconds == pytest.approx(1.5)
-
-
 def test_a_stream_is_as_long_as_its_batches():
     case = of(*([Made(tasks=times(4, 500))] for _ in range(5)), gap=3_000, streaming=True)
     # 1 s before the first batch, 3 s after the last.
     assert case.length == pytest.approx(1 + 5 * 0.5 + 3)
-    idle = case.app.batches[0].end
-    assert case.gain(Change(driver=[(idle, idle + 1_000)])).seconds == 0
 
 
 def test_jobs_that_overlap_are_one_group_and_share_the_cores():
@@ -101,7 +92,8 @@ def test_executors_that_come_late():
     )
     case = Case(app=late)
     assert replayed(case).tolist() == [7_000]
-    assert case.gain(Change(at_once=True)).seconds == pytest.approx(5)
+    # The first 5 s pass without a core.
+    assert case.gain(Change(cores=2.0)).seconds == pytest.approx(1)
 
 
 def test_retries_and_copies_do_not_begin_early():

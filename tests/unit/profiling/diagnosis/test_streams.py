@@ -4,8 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from rechannel.profiling.diagnosis.case import Case
 from rechannel.profiling.diagnosis.driver import on_driver
+from rechannel.profiling.diagnosis.driver_time import DriverTime
+from rechannel.profiling.spark.driver import LISTING
 from tests.unit.profiling.diagnosis.made import (
+    START,
     application,
     batch,
     execution,
@@ -24,6 +28,7 @@ def stream(*, work=3_500, before=300, after=200, every=0, tasks=None, batches=BA
     tasks: of batch n, from their first start on. more: fields of batch n, as functions of n.
     """
     things, ran, at = [executor("driver", 0, cores=4)], [], 1_000
+    broadcast = more.pop("broadcast", False)
     for number in range(batches):
         begin, end = at + before, at + before + work
         fields = {name: tell(number) for name, tell in more.items()}
@@ -32,7 +37,14 @@ def stream(*, work=3_500, before=300, after=200, every=0, tasks=None, batches=BA
             batch(number, at, end + after, **fields),
             execution(number, at + 50, end + after),
             job(
-                number, begin, end, execution=number, batch=number, query="orders", stages=(number,)
+                number,
+                begin,
+                end,
+                execution=number,
+                batch=number,
+                query="orders",
+                stages=(number,),
+                broadcast=broadcast,
             ),
         ]
         some = (
@@ -41,7 +53,10 @@ def stream(*, work=3_500, before=300, after=200, every=0, tasks=None, batches=BA
             else [task(number, i, 0, work, "driver", rows=100) for i in range(4)]
         )
         ran += [
-            {**each, "launch": each["launch"] + begin, "finish": each["finish"] + begin}
+            {
+                name: value + begin if name in {"launch", "finish", "getting"} else value
+                for name, value in each.items()
+            }
             for each in some
         ]
         at = max(end + after, at + every)
@@ -80,6 +95,48 @@ def test_a_source_that_lists_for_long():
     finding = found(on_driver, stream(before=2_500, phases=lambda _: {"latestOffset": 2_300}))
     assert list(finding) == ["file-listing"]
     assert finding["file-listing"].seconds == pytest.approx(7 * 2)
+
+
+def test_a_source_that_lists_with_jobs_is_named_once():
+    app = stream(before=2_500, phases=lambda _: {"latestOffset": 2_300})
+    numbers = range(BATCHES, 2 * BATCHES)
+    lists = [
+        job(
+            number,
+            each.start - START + 60,
+            each.start - START + 2_200,
+            description="Listing leaf files and directories for 99 paths",
+        )
+        for number, each in zip(numbers, app.batches, strict=True)
+    ]
+    app = replace(app, jobs={**app.jobs, **{each.number: each for each in lists}})
+    case = Case(app=app)
+    assert sum(span.kind == LISTING and span.batch is not None for span in case.spans) == BATCHES
+    finding = found(on_driver, app)
+    assert list(finding) == ["file-listing"]
+    assert finding["file-listing"].seconds == pytest.approx(7 * 2)
+
+
+def returning(number):
+    """Four tasks whose results take 3 s to arrive."""
+    return [
+        task(number, i, 0, 3_500, "driver", rows=100, run=480, getting=500, result=20 << 20)
+        for i in range(4)
+    ]
+
+
+def test_results_that_a_batch_brings_to_the_driver_are_the_sinks():
+    app = stream(tasks=returning)
+    assert set(DriverTime.of(Case(app=app)).results.values()) == {80 << 20}
+    finding = found(on_driver, app)
+    assert list(finding) == ["slow-sink"]
+    # 3 s of results and 150 ms of a commit, of which 300 ms are usual.
+    assert finding["slow-sink"].seconds == pytest.approx(7 * 2.85, rel=0.01)
+
+
+def test_broadcasts_of_batches_are_not_counted_for_the_application_too():
+    app = stream(tasks=returning, broadcast=True)
+    assert list(found(on_driver, app)) == ["small-batches"]
 
 
 def hot(number):
