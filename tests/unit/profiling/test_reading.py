@@ -12,8 +12,6 @@ from rechannel.cli.app import execute
 from rechannel.errors import TraceError
 from rechannel.profiling.files.table import write_trace
 from rechannel.profiling.model.analysis import analyse
-from rechannel.profiling.model.finding import Finding
-from rechannel.profiling.model.findings import merged
 from rechannel.profiling.reading import open_file
 from tests.unit.profiling.logs import START, info, line, metrics, stage_info, task_end
 from tests.unit.profiling.model.test_findings import rounds
@@ -215,25 +213,3 @@ def test_a_part_of_a_log_is_diagnosed_as_if_there_were_nothing_else():
     # Nothing of the stage lies within its own last second.
     late = rc.profile(EXAMPLES / "skewed-join.zstd", since="20 seconds")
     assert "skew" not in {each.cause for each in late.findings}
-
-
-def test_what_is_on_the_path_gains_nothing_beside_what_a_diagnosis_knows():
-    general = findings_of("processing", "straggler")
-    known = findings_of("skew")
-    assert [(e.cause, e.gain) for e in merged(known, general)] == [
-        ("skew", 0.3),
-        ("processing", None),
-    ]
-    # If the diagnosis explains nothing, the worker that others wait for still counts.
-    light = [replace(each, gain=0.01) for each in known]
-    assert [(e.cause, e.gain) for e in merged(light, general)] == [
-        ("straggler", 0.3),
-        ("processing", None),
-        ("skew", 0.01),
-    ]
-
-
-def findings_of(*causes):
-    return [
-        Finding(cause=cause, text=f"{cause}.", advice="", gain=0.3, share=0.5) for cause in causes
-    ]

@@ -10,8 +10,8 @@ import polars as pl
 
 from rechannel.errors import TraceError
 from rechannel.profiling.model.batches import StreamBatch, choose_batches
-from rechannel.profiling.model.finding import Finding
-from rechannel.profiling.model.findings import findings, merged, suspects
+from rechannel.profiling.model.finding import Finding, ordered
+from rechannel.profiling.model.findings import beside, findings, suspects
 from rechannel.profiling.model.gains import Change, gains
 from rechannel.profiling.model.landmarks import Landmarks
 from rechannel.profiling.model.phases import Fit, fit, fit_batches, phases_of
@@ -19,6 +19,7 @@ from rechannel.profiling.model.pieces import Pieces, TraceSource, windows_of
 from rechannel.profiling.model.placement import Placement, TaskSeat, placements
 from rechannel.profiling.model.summaries import CellStore, MapPieces, Profile, profiled
 from rechannel.profiling.model.trace import MS, NS
+from rechannel.profiling.model.words import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -153,10 +154,9 @@ def analyse(
     windows = fits.windows
     if isinstance(options.window, float | int):
         windows = windows_of((first, last), max(1, round(options.window * NS)))
-    found = analyse_pieces(trace, Pieces.of(trace.source, windows, threshold), each, held, wholes)
-    if trace.diagnosis is not None:
-        told = merged(trace.diagnosis(first, last), found.findings)
-        found = replace(found, findings=told)
+    told = None if trace.diagnosis is None else trace.diagnosis(first, last)
+    pieces = Pieces.of(trace.source, windows, threshold)
+    found = analyse_pieces(trace, pieces, each, held, wholes, told)
     if windows is not fits.windows:
         return found
     numbers = pl.Series("batch", list(fits.numbers), dtype=pl.Int64)
@@ -184,32 +184,39 @@ def analyse_pieces(
     each: MapPieces = map,
     held: CellStore | None = None,
     wholes: Pieces | None = None,
+    diagnosed: Sequence[Finding] | None = None,
 ) -> Analysis:
     """Profile a trace that has been cut into pieces.
 
     wholes: the same trace in windows for which gains are computed; those of `pieces` by default.
+    diagnosed: what is found in more than the trace; None if there is no more.
     """
     wholes = pieces if wholes is None else wholes
     made = profiled(pieces, each, held)
     suspected = suspects(made)
-    won = gains([suspect.change for suspect in suspected], wholes, each)
-    told = findings(suspected, won, sum(end - start for start, end in wholes.windows))
+    if diagnosed is not None:
+        suspected = beside(suspected, diagnosed)
+    changes = [suspect.change for suspect in suspected if suspect.change is not None]
+    won = dict(zip(changes, gains(changes, wholes, each), strict=True))
+    general = findings(suspected, won, sum(end - start for start, end in wholes.windows))
     notes = [*trace.notes, *pieces.notes]
     lost = int(made.windows["left_out"].sum()) if len(made.windows) else 0
     if lost:
-        notes.append(f"{lost} messages without duration formed a cycle and were left out")
+        notes.append(
+            f"{counted(lost, 'message')} without duration had to be left out because of a cycle"
+        )
     idle = len(made.windows) - made.known
     if idle:
         notes.append(
-            f"{idle} of {len(made.windows)} windows have no critical path: every worker waited at"
-            " some time"
+            f"no critical path leads through {idle:,} of {counted(len(made.windows), 'window')}:"
+            " every worker waited at some time"
         )
     return Analysis(
         title=trace.title,
         pieces=pieces,
         wholes=wholes,
         profile=made,
-        findings=told,
+        findings=ordered([*(diagnosed or ()), *general]),
         notes=notes,
         places=placements(made, trace.seats),
         landmarks=trace.landmarks,

@@ -131,7 +131,7 @@ CAUSES: Mapping[str, Cause] = {
     ),
     "idle": Cause(
         means="Nothing was to be done: no job and no batch was running.",
-        change="Nothing, or release the executors: `spark.dynamicAllocation.enabled`.",
+        change="Nothing needs to change. `spark.dynamicAllocation.enabled` gives executors back that have no work.",
     ),
     "small-batches": Cause(
         means="Batches have so few rows that planning and committing them takes most of the time.",
@@ -175,7 +175,7 @@ CAUSES: Mapping[str, Cause] = {
         change="Make that part cheaper, or give it more tasks if cores are idle.",
     ),
     "scheduling": Cause(
-        means="The driver starts tasks and receives their results; tasks are on their way.",
+        means="The driver plans batches, starts tasks and receives their results; tasks are on their way.",
         change="Use larger batches or fewer partitions.",
     ),
     "communication": Cause(

@@ -1,13 +1,13 @@
 """What any profile says in words: what is on the critical path, and which worker straggles.
 
-These findings need nothing but a trace. Kinds of activity are grouped into `CAUSES`. No work, message
-or plan takes no time at all, so the gain of a group is what half of its time would gain. A worker
-straggles if its work takes `STRAGGLER` times as long as that of the median worker of the same
-operator; its gain is what the median would gain. Where all workers have as much to do, none
+These findings need nothing but a trace. Kinds of activity are grouped by what they indicate (`GROUPS`).
+No work, message or plan takes no time at all, so the gain of a group is what half of its time would
+gain. A worker straggles if its work takes `STRAGGLER` times as long as that of the median worker of the
+same operator; its gain is what the median would gain. Where all workers have as much to do, none
 straggles, and neither does one of two that are equally slow. Work on rows has no gain of its own
 while it is on the path because of a straggler.
 
-What is known of an application beyond its trace is in `diagnosis/`, whose findings come first.
+What is known of an application beyond its trace is in `diagnosis/`, whose findings come first: see `beside`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
-from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place, ordered
+from rechannel.profiling.model.causes import CAUSES
+from rechannel.profiling.model.finding import WEIGHT, Certainty, Evidence, Finding, Place
 from rechannel.profiling.model.gains import Change
 from rechannel.profiling.model.summaries import Profile
 from rechannel.profiling.model.trace import CONTROL, DATA, NS, UNKNOWN, Names
@@ -30,13 +31,12 @@ LEADS = 0.1
 LEAST = 0.05
 """The smallest gain for which a worker is called a straggler; a gain is at most the worker's share of the path."""
 
-IF_HALF = " If it took half the time,"
 HALF = 0.5
 """What is left of the time of a group whose gain is computed."""
 
 SCHEDULING, COMMUNICATION, PROCESSING = "scheduling", "communication", "processing"
 PROGRAM, NOTHING, STRAGGLING, IDLE = "driver-program", "nothing-known", "straggler", "idle"
-CAUSES: Mapping[str, tuple[str, ...]] = {
+GROUPS: Mapping[str, tuple[str, ...]] = {
     SCHEDULING: (SCHEDULING, "batch planning", "planning", CONTROL),
     IDLE: (IDLE,),
     COMMUNICATION: (
@@ -50,30 +50,21 @@ CAUSES: Mapping[str, tuple[str, ...]] = {
     NOTHING: (UNKNOWN,),
 }
 """Kinds of activity by what they indicate; all other kinds are work on rows."""
+CERTAIN = frozenset({IDLE, NOTHING})
+"""Causes that the trace states. They have no gain."""
 
 DRIVERS = ("driver", "publisher")
 """Workers without rows that could be split or moved."""
 
-ABOUT: Mapping[str, str] = {
-    SCHEDULING: "Planning, starting and ending tasks is {share}.",
-    COMMUNICATION: "Communication is {share}: rows wait for the network or the disk between stages.",
-    PROCESSING: "Work on rows is {share}.",
-    PROGRAM: "Code on the driver is {share}: workers wait for it between jobs.",
-    IDLE: "The stream waits for input or its next trigger: that is {share}.",
-    NOTHING: "The trace does not say what happened in {share}.",
+SUBJECTS: Mapping[str, str] = {
+    SCHEDULING: "Scheduling",
+    COMMUNICATION: "Communication",
+    PROCESSING: "Work on rows",
+    PROGRAM: "Code on the driver",
+    IDLE: "Idle time",
+    NOTHING: "Unknown time",
 }
-"""The first sentence, by cause."""
-ADVICE: Mapping[str, str] = {
-    SCHEDULING: "Make batches larger or use fewer partitions: tasks do too little work for what they cost to start.",
-    COMMUNICATION: "Send less (combine before the shuffle, select columns), or put the stages that exchange the most"
-    " on one host.",
-    PROCESSING: "Make that part cheaper, or give it more tasks if cores are idle.",
-    PROGRAM: "Look at what the driver does between jobs: planning, commits, sinks, or the program itself.",
-    IDLE: "Nothing needs to change: the stream keeps up with its input.",
-    NOTHING: "Trace more, or look at what the workers waited for.",
-    STRAGGLING: "Split or move its hot keys, spread its tasks, or check its machine.",
-}
-"""What to change, by cause."""
+"""What groups are called in sentences, by cause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,20 +72,20 @@ class Suspect:
     """What may be a finding, before its gain is known."""
 
     cause: str
-    """One of `CAUSES`, or processing, or straggler."""
+    """One of `GROUPS`, or processing, or straggler."""
     about: str
-    """The first sentence."""
+    """What it is, as sentences without its gain."""
     share: float
     """Share of the critical path."""
-    change: Change
-    """What the gain is computed for."""
+    change: Change | None = None
+    """What the gain is computed for; None if it has no gain."""
     place: Place = field(default_factory=Place)
     evidence: tuple[Evidence, ...] = ()
 
 
 def cause_of(kind: str) -> str:
     """Return the cause that a kind of activity indicates."""
-    return next((cause for cause, kinds in CAUSES.items() if kind in kinds), PROCESSING)
+    return next((cause for cause, kinds in GROUPS.items() if kind in kinds), PROCESSING)
 
 
 def suspects(found: Profile) -> list[Suspect]:
@@ -110,7 +101,7 @@ def suspects(found: Profile) -> list[Suspect]:
             cause=cause,
             about=_about(found, cause, _shares(critical, profile)),
             share=critical,
-            change=Change(kinds=_kinds(found.names, cause), left=HALF),
+            change=None if cause in CERTAIN else _half(found.names, cause),
         )
         for cause, critical, profile in sums.iter_rows()
         if critical >= LEADS
@@ -118,23 +109,8 @@ def suspects(found: Profile) -> list[Suspect]:
     return [*groups, *_stragglers(found)]
 
 
-def findings(found: Sequence[Suspect], gains: Sequence[int], length: int) -> list[Finding]:
-    """Return the findings among some suspects, in the order of a report.
-
-    gains: of every suspect, ns. length: of the run, ns.
-    """
-    told = [
-        _finding(suspect, gain, gain / max(1, length))
-        for suspect, gain in zip(found, gains, strict=True)
-    ]
-    kept = [each for each in told if each.cause != STRAGGLING or (each.gain or 0.0) >= LEAST]
-    if any(each.cause == STRAGGLING and each.weighty for each in kept):
-        kept = [replace(e, gain=None, seconds=None) if e.cause == PROCESSING else e for e in kept]
-    return ordered(kept)
-
-
-def merged(diagnosed: Sequence[Finding], general: Sequence[Finding]) -> list[Finding]:
-    """Return the findings of a diagnosis, and then what the trace alone says.
+def beside(found: Sequence[Suspect], diagnosed: Sequence[Finding]) -> list[Suspect]:
+    """Return what the trace alone says beside a diagnosis.
 
     The diagnosis knows what mending a cause gains, so half the time of a group does not compete
     with that. It knows the tasks, too: if it names a cause of weight, the worker on which many of
@@ -142,42 +118,53 @@ def merged(diagnosed: Sequence[Finding], general: Sequence[Finding]) -> list[Fin
     """
     explained = any(each.weighty for each in diagnosed)
     said = {each.cause for each in diagnosed} | ({STRAGGLING, PROGRAM} if explained else set())
-    rest = [
-        each if each.cause == STRAGGLING else _without_gain(each)
-        for each in general
+    return [
+        each if each.cause == STRAGGLING else replace(each, change=None)
+        for each in found
         if each.cause not in said
     ]
-    return ordered([*diagnosed, *rest])
 
 
-def _without_gain(found: Finding) -> Finding:
-    return replace(found, gain=None, seconds=None, text=found.text.partition(IF_HALF)[0])
+def findings(found: Sequence[Suspect], gains: Mapping[Change, int], length: int) -> list[Finding]:
+    """Return the findings among some suspects.
+
+    gains: of their changes, ns. length: of the run, ns.
+    """
+    length = max(1, length)
+    told = [(each, 0 if each.change is None else gains[each.change]) for each in found]
+    late = [gain / length for each, gain in told if each.cause == STRAGGLING]
+    without = {PROCESSING} if max(late, default=0.0) >= WEIGHT else set()
+    return [
+        _finding(replace(each, change=None) if each.cause in without else each, gain, length)
+        for each, gain in told
+        if each.cause != STRAGGLING or gain / length >= LEAST
+    ]
 
 
-def _finding(suspect: Suspect, gain: int, share: float) -> Finding:
-    """Return a suspect as a finding. gain: ns, and as a share of the run."""
-    cause, text, certainty = suspect.cause, suspect.about, Certainty.LIKELY
-    won: tuple[float | None, float | None] = (share, gain / NS)
-    shorter = f"{percent(share)} ({seconds(gain / NS)}) shorter"
-    if cause == STRAGGLING:
-        text += f" If it had as much to do as the median worker, the run would be {shorter}."
-    elif cause == NOTHING:
-        won, certainty = (None, None), Certainty.CERTAIN
-    elif cause == IDLE:
-        won, certainty = (0.0, 0.0), Certainty.CERTAIN
-    else:
-        text += f"{IF_HALF} the run would be {shorter}."
+def _finding(suspect: Suspect, gain: int, length: int) -> Finding:
+    """Return a suspect as a finding. gain, length: ns; the gain counts if there is a change."""
+    cause, text, share, won = suspect.cause, suspect.about, None, None
+    if suspect.change is not None:
+        share, won = gain / length, gain / NS
+        median = "had as much to do as the median worker"
+        less = median if cause == STRAGGLING else "took half the time"
+        text += f" If it {less}, the run would be {percent(share)} ({seconds(won)}) shorter."
     return Finding(
         cause=cause,
         text=text,
-        advice=ADVICE[cause],
-        gain=won[0],
-        seconds=won[1],
-        certainty=certainty,
+        advice=CAUSES[cause].change,
+        gain=share,
+        seconds=won,
+        certainty=Certainty.CERTAIN if cause in CERTAIN else Certainty.LIKELY,
         place=suspect.place,
         evidence=suspect.evidence,
         share=suspect.share,
     )
+
+
+def _half(names: Names, cause: str) -> Change:
+    """Return the change in which a group takes half of its time."""
+    return Change(kinds=_kinds(names, cause), left=HALF)
 
 
 def _kinds(names: Names, cause: str) -> frozenset[int]:
@@ -190,15 +177,15 @@ def _shares(critical: float, profile: float) -> str:
 
 
 def _about(found: Profile, cause: str, shares: str) -> str:
-    """Return the first sentence about a cause."""
-    about = ABOUT[cause].format(share=shares)
-    if cause != PROCESSING:
-        return about
-    operators = found.by("operator", where=_work(found.names) & (pl.col("operator") >= 0))
-    if not len(operators):
-        return about
-    name, critical = operators["operator"][0], operators["critical"][0]
-    return f"{about.removesuffix('.')}, {percent(critical)} in {name!r}."
+    """Return what a group is, as sentences without its gain."""
+    about = f"{SUBJECTS[cause]} is {shares}"
+    operators = pl.DataFrame()
+    if cause == PROCESSING:
+        operators = found.by("operator", where=_work(found.names) & (pl.col("operator") >= 0))
+    if len(operators):
+        name, critical = operators["operator"][0], operators["critical"][0]
+        return f"{about}, {percent(critical)} in {name!r}."
+    return f"{about}. {CAUSES[cause].means}"
 
 
 def _work(names: Names) -> pl.Expr:

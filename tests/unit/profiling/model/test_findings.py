@@ -9,6 +9,8 @@ from rechannel.cli.app import execute
 from rechannel.errors import TraceError
 from rechannel.profiling.model.analysis import OpenedTrace, ProfileOptions, analyse
 from rechannel.profiling.model.finding import Certainty, Finding
+from rechannel.profiling.model.findings import Suspect, beside
+from rechannel.profiling.model.gains import Change
 from rechannel.profiling.model.trace import RESERVED, Activities, Messages, Names, Trace
 from rechannel.profiling.reading import analyse_trace
 from rechannel.profiling.storage.stored import StoredTrace
@@ -50,7 +52,7 @@ def rounds(works, plan, steps=20):
 @pytest.mark.parametrize(
     ("works", "plan", "cause", "words"),
     [
-        ((2, 2, 2, 2), 12, "scheduling", "Planning, starting and ending tasks is 88 % of the"),
+        ((2, 2, 2, 2), 12, "scheduling", "Scheduling is 88 % of the critical path"),
         ((20, 20, 20, 20), 1, "processing", "in 'count'"),
         ((30, 10, 10, 10), 1, "straggler", "w1 works 3.0 times as long as the median of 4 workers"),
     ],
@@ -80,7 +82,9 @@ def test_windows_in_which_everybody_waits():
     made = analyse_trace(asleep, "asleep", ProfileOptions(window=9e-9))
     assert made.profile.known == 0
     assert made.findings == []
-    assert made.notes == ["1 of 1 windows have no critical path: every worker waited at some time"]
+    assert made.notes == [
+        "no critical path leads through 1 of 1 window: every worker waited at some time"
+    ]
     assert made.profile.by_activity()["critical"].sum() == 0
 
 
@@ -110,6 +114,7 @@ def test_what_a_finding_gains_is_told():
     # It is the straggler's work that is on the path, so work has no gain of its own.
     (work,) = [each for each in others if each.cause == "processing"]
     assert (work.gain, work.weighty, first.certainty) == (None, False, Certainty.LIKELY)
+    assert "shorter" not in work.text
     even = analyse_trace(rounds((20, 20, 20, 20), 12), "even", ProfileOptions(window=3.4)).findings
     assert [(each.cause, each.seconds) for each in even] == [("processing", 20), ("scheduling", 14)]
     assert even[1].text.endswith(
@@ -149,6 +154,46 @@ def test_findings_of_a_diagnosis_come_first():
     assert {each.cause for each in others} == {"processing", "scheduling"}
     # What the trace alone says has no gain then: the diagnosis knows better.
     assert [each.gain for each in others] == [None, None]
+    assert not any("shorter" in each.text for each in others)
+
+
+def suspect(cause, worker=None):
+    change = Change(worker=worker, messages=False) if worker else Change(left=0.5)
+    return Suspect(cause=cause, about=f"{cause}.", share=0.5, change=change)
+
+
+@pytest.mark.parametrize(
+    ("gain", "left"), [(0.3, ["processing"]), (0.01, ["processing", "straggler"])]
+)
+def test_gains_that_a_diagnosis_replaces_are_not_asked_for(gain, left):
+    """If it explains nothing of weight, the worker that others wait for still counts."""
+    told = Finding(cause="spill", text="Stage 3 spills.", advice="Use more memory.", gain=gain)
+    general = [suspect("processing"), suspect("spill"), suspect("straggler", 1)]
+    kept = beside(general, [told])
+    assert [each.cause for each in kept] == left
+    assert {each.cause for each in kept if each.change} == set(left) - {"processing"}
+    assert all(each.change for each in general)
+
+
+def test_what_the_trace_states_has_no_gain():
+    idle = [(0, 4, -1, 0, 5), (0, 5, -1, 5, 20), (0, 0, -1, 20, 40)]
+    trace = Trace(
+        names=Names(workers=["a"], kinds=(*RESERVED, "processing", "idle")),
+        activities=Activities.of([(w, k, o, s * NS, e * NS) for w, k, o, s, e in idle]),
+        messages=Messages.of([]),
+    )
+    found = analyse_trace(trace, "idle", ProfileOptions(window=40.0)).findings
+    assert {each.cause: each.gain for each in found} == {
+        "processing": pytest.approx(2.5 / 40),
+        "idle": None,
+        "nothing-known": None,
+    }
+    certain = [each for each in found if each.certainty is Certainty.CERTAIN]
+    assert [each.text for each in certain] == [
+        "Unknown time is 50 % of the critical path (50 % of all time). The trace does not say what happened.",
+        "Idle time is 38 % of the critical path (38 % of all time). Nothing was to be done: no job and no batch"
+        " was running.",
+    ]
 
 
 def test_the_command(tmp_path, capsys):

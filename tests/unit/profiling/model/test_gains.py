@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rechannel.profiling.model.analysis import ProfileOptions
-from rechannel.profiling.model.findings import CAUSES, suspects
+from rechannel.profiling.model.findings import GROUPS, suspects
 from rechannel.profiling.model.gains import Change, gain, gains
 from rechannel.profiling.model.participation import participation
 from rechannel.profiling.model.paths import Lead, longest
@@ -224,4 +224,4 @@ def test_no_suspect_gains_more_than_its_share():
     length = trace.span[1] - trace.span[0]
     shares = [ns / length for ns in gains([each.change for each in found], pieces)]
     assert all(ns <= each.share + 1e-9 for ns, each in zip(shares, found, strict=True))
-    assert set(CAUSES) >= {each.cause for each in found} - {"processing", "straggler"}
+    assert set(GROUPS) >= {each.cause for each in found} - {"processing", "straggler"}
