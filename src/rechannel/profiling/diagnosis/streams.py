@@ -6,7 +6,7 @@ its batches gains capacity rather than time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from rechannel.profiling.diagnosis.stream_state import grows_for_ever, slow_stat
 from rechannel.profiling.diagnosis.words import duration, short, stream_name
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
 from rechannel.profiling.model.words import capitalised, counted, percent
-from rechannel.profiling.spark.application import Stage
+from rechannel.profiling.spark.application import Batch, Stage
 from rechannel.profiling.spark.busy import Floats
 
 SMALL = 0.4
@@ -35,6 +35,8 @@ ABOVE = 1.2
 """How many times as many rows come in as are worked off, from which the rate is too high."""
 RISING = 1.3
 """How many times as large as the one before batches become if the rate is too high."""
+LEAST_BACKLOGS = 3
+"""Batches with a known backlog from which its growth is judged."""
 FULL = 0.6
 """Share of the last batch in which tasks run, if capacity is what lacks."""
 UNEVEN = 5.0
@@ -191,17 +193,13 @@ def above_capacity(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
         after.rows >= RISING * before.rows and after.end - after.start >= before.end - before.start
         for before, after in zip(facts.batches[:-1], facts.batches[1:], strict=True)
     ]
-    backlog = [batch.source_backlog for batch in facts.batches if batch.source_backlog]
     rate = max(batch.process_rate for batch in facts.batches)
-    comes = float(np.median([batch.input_rate for batch in facts.batches]))
-    behind = (  # The backlog of a source that limits batches grows.
-        len(backlog) >= 3 and backlog[-1] > ABOVE * backlog[0] and backlog[-1] > last.rows
-    )
-    if behind:
-        spent = (last.end - facts.batches[0].start) / 1_000
-        comes = rate + (backlog[-1] - backlog[0]) / max(1.0, spent)
-    elif not (grown[-1] and 2 * sum(grown) >= len(grown)):
-        return
+    comes = arriving(facts.batches)
+    behind = comes is not None  # The backlog of a source that limits batches grows.
+    if comes is None:
+        if not (grown[-1] and 2 * sum(grown) >= len(grown)):
+            return
+        comes = float(np.median([batch.input_rate for batch in facts.batches]))
     if rate <= 0 or comes < ABOVE * rate:
         return
     if facts.on_core[-1] < FULL * facts.lasted[-1] or facts.back_to_back < BUSY:
@@ -209,7 +207,7 @@ def above_capacity(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
     share = 1 - rate / comes
     saved = share * float(facts.lasted.sum())
     how = (
-        f"the source holds {backlog[-1]:,} rows that no batch has read"
+        f"the source holds {last.source_backlog:,} rows that no batch has read"
         if behind
         else f"batches grow from {facts.batches[0].rows:,} to {last.rows:,} rows"
     )
@@ -228,6 +226,24 @@ def above_capacity(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
             Evidence(name="rows that are worked off", value=rate, unit="rows/s"),
         ),
     )
+
+
+def arriving(batches: Sequence[Batch]) -> float | None:
+    """Return how many rows a second come to a source whose backlog grows; None if it does not grow,
+    or if the source does not say.
+
+    A backlog is what a batch leaves when it has chosen its rows. From one batch to a later one, what
+    came in is what the batches after the first have read, and what the backlog has grown by.
+    """
+    known = [(batch, batch.source_backlog) for batch in batches if batch.source_backlog is not None]
+    if len(known) < LEAST_BACKLOGS or known[-1][0] is not batches[-1]:
+        return None
+    (first, before), (last, after) = known[0], known[-1]
+    largest = max(backlog for _, backlog in known)
+    if after <= max(ABOVE * before, last.rows) or ABOVE * after < largest:
+        return None
+    read = sum(batch.rows for batch in batches if batch.start > first.start)
+    return (read + after - before) / max(1.0, (last.start - first.start) / 1_000)
 
 
 def uneven(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:

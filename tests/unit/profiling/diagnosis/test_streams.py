@@ -7,6 +7,7 @@ import pytest
 from rechannel.profiling.diagnosis.case import Case
 from rechannel.profiling.diagnosis.driver import on_driver
 from rechannel.profiling.diagnosis.driver_time import DriverTime
+from rechannel.profiling.diagnosis.streams import arriving
 from rechannel.profiling.spark.driver import LISTING
 from tests.unit.profiling.diagnosis.made import (
     START,
@@ -242,6 +243,45 @@ def test_a_source_that_limits_batches_while_its_backlog_grows():
         input_rate=lambda _: 25.0, process_rate=lambda _: 25.0, source_backlog=lambda n: 9_000 - n
     )
     assert found(on_driver, app) == {}
+
+
+def test_what_comes_in_is_what_was_read_and_what_the_backlog_has_grown_by():
+    # Batches of 100 rows take 4 s; one of them has taken 1 s, which is what the stream can do at most.
+    app = stream(
+        input_rate=lambda _: 25.0,
+        process_rate=lambda n: 100.0 if n == 3 else 25.0,
+        source_backlog=lambda n: 500 * (n + 1),
+    )
+    # 500 rows more in the source, and 100 that were read, every 4 s.
+    assert arriving(app.batches) == pytest.approx(600 / 4)
+    finding = found(on_driver, app)["rate-above-capacity"]
+    assert "receives 150 rows a second and processes at most 100" in finding.text
+    assert finding.seconds == pytest.approx(7 * 4 * (1 - 100 / 150))
+
+
+@pytest.mark.parametrize(
+    "backlog",
+    [
+        pytest.param([500, 1_000, 2_000, 4_000, 4_000, 4_000, 2_000, 0], id="all of it"),
+        pytest.param([500, 1_000, 2_000, 4_000, 6_000, 6_000, 5_000, 4_000], id="some of it"),
+    ],
+)
+def test_a_stream_that_has_worked_off_its_backlog_keeps_up(backlog):
+    assert backlog[1] < max(backlog)
+    rates = {"input_rate": lambda _: 25.0, "process_rate": lambda _: 25.0}
+    assert found(on_driver, stream(source_backlog=backlog.__getitem__, **rates)) == {}
+
+
+def test_a_backlog_that_the_last_batch_does_not_tell():
+    def app(last):
+        return stream(
+            input_rate=lambda _: 25.0,
+            process_rate=lambda _: 25.0,
+            source_backlog=lambda n: 500 * (n + 1) if n < BATCHES - 1 else last,
+        )
+
+    assert list(found(on_driver, app(4_000))) == ["rate-above-capacity"]
+    assert found(on_driver, app(None)) == {}
 
 
 def test_rows_that_come_too_late_and_uneven_batches():
