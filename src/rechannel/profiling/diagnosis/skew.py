@@ -7,8 +7,8 @@ stage. A long task without more data is as fast as the others then.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,8 @@ MORE_DATA = 2.0
 """How many times as much data as the median of the others a long task has, at least, if that is why it is long."""
 SAME_DATA = 1.3
 """How many times as much data it has, at most, if that is not why."""
+LOOKED_AT = 100
+"""Stages of a family whose long tasks are looked at, at most, the longest ones."""
 COMPARED = 8
 """Tasks of a stage, at least, of which one is slow without a reason in its data."""
 FEW = 0.05
@@ -50,31 +52,45 @@ def skew(case: Case) -> Iterator[Finding]:
     for family in case.families:
         if case.streams(family):
             continue
-        mended = {key: new for key in family.stages if (new := evened(case, key)) is not None}
-        if not mended:
-            continue
-        worst = max(mended, key=lambda key: excess(case, key))
-        seen = _Long.of(case.rows(worst))
-        if seen is None:
-            continue
-        if seen.data >= MORE_DATA:
-            gain = case.gain(Change(durations=mended))
+        seen = _long(case, family)
+        larger = {key: one for key, one in seen.items() if one.data >= MORE_DATA}
+        if larger:
+            # Other stages of the family have long tasks that no split of their data would mend.
+            gain = case.gain(Change(durations={key: evened(case, key) for key in larger}))
             if case.worth(gain):
-                yield _skewed(case, family, worst, seen, gain)
-        elif seen.data <= SAME_DATA and seen.few and not seen.slow_executor:
+                yield _skewed(case, replace(family, stages=list(larger)), larger, gain)
+        elif seen:
+            worst = _worst(case, seen)
+            one = seen[worst]
+            if one.data > SAME_DATA or not one.few or one.slow_executor:
+                continue
             gain = case.gain(Change(durations={worst: shortened(case, worst)}))
             if case.worth(gain):
-                yield _slow(case, worst, seen, gain)
+                yield _slow(case, worst, one, gain)
 
 
-def evened(case: Case, key: StageKey) -> Durations | None:
-    """Return what the tasks of a stage take if the excess of long ones is spread evenly; None if it has
-    none.
-    """
+def _long(case: Case, family: Family) -> dict[StageKey, _Long]:
+    """Return the longest stages of a family with a long task, `LOOKED_AT` at most, with that task."""
+    found: dict[StageKey, _Long] = {}
+    for key in family.stages:
+        if len(found) < LOOKED_AT and _typical(case, key) is not None:
+            one = _Long.of(case.rows(key))
+            if one is not None:
+                found[key] = one
+    return found
+
+
+def _worst(case: Case, keys: Iterable[StageKey]) -> StageKey:
+    """Return the stage whose longest task exceeds the others by most."""
+    return max(keys, key=lambda key: excess(case, key))
+
+
+def evened(case: Case, key: StageKey) -> Durations:
+    """Return what the tasks of a stage take if the excess of long ones is spread evenly."""
     took = case.durations(key)
     typical = _typical(case, key)
     if typical is None:
-        return None
+        return took
     long = took > ABOVE * typical
     over = float((took[long] - typical).sum())
     found: Durations = (np.where(long, typical, took) + over / len(took)).astype(np.float32)
@@ -124,8 +140,9 @@ class _Long:
     median_moved: float
     rows: float
     median_rows: float
-    data: float
-    """How many times as many bytes or rows it read or wrote, whichever is more."""
+    wrote: float
+    median_wrote: float
+    """Rows that it wrote, to files or for a shuffle."""
     few: bool
     """Whether hardly any other task is long, of enough that all succeeded at once."""
     slow_executor: bool
@@ -143,7 +160,6 @@ class _Long:
         moved = good["in_bytes"] + good["read_bytes"]
         counts = good["in_rows"] + good["read_rows"]
         wrote = good["out_rows"] + good["write_rows"]
-        ratios = [values[at] / max(1.0, _others(values)) for values in (moved, counts, wrote)]
         mine = good["executor"] == good["executor"][at]
         mine[at] = False
         here, there = took[mine], took[good["executor"] != good["executor"][at]]
@@ -156,7 +172,8 @@ class _Long:
             median_moved=_others(moved),
             rows=float(counts[at]),
             median_rows=_others(counts),
-            data=float(max(ratios)),
+            wrote=float(wrote[at]),
+            median_wrote=_others(wrote),
             few=bool(
                 (took > ABOVE * median).sum() <= max(1, FEW * len(good))
                 and len(good) == len(rows) >= COMPARED
@@ -169,6 +186,24 @@ class _Long:
         )
 
     @property
+    def data(self) -> float:
+        """How many times as many bytes or rows it read or wrote, whichever is more."""
+        return max(
+            self.moved / max(1.0, self.median_moved),
+            self.rows / max(1.0, self.median_rows),
+            self.wrote / max(1.0, self.median_wrote),
+        )
+
+    @property
+    def why(self) -> str:
+        """What it has more of than the others: bytes that it reads, or else rows, or rows that it writes."""
+        if self.moved >= MORE_DATA * max(1.0, self.median_moved):
+            return f"reads {size(self.moved)} instead of {size(self.median_moved)}"
+        if self.rows >= MORE_DATA * max(1.0, self.median_rows):
+            return f"reads {self.rows:,.0f} rows instead of {self.median_rows:,.0f}"
+        return f"writes {self.wrote:,.0f} rows instead of {self.median_wrote:,.0f}"
+
+    @property
     def evidence(self) -> tuple[Evidence, ...]:
         return (
             Evidence(name="longest task", value=self.took / 1_000, unit="s"),
@@ -178,12 +213,14 @@ class _Long:
             Evidence(name="read by the median of the others", value=self.median_moved, unit="B"),
             Evidence(name="rows of the longest task", value=self.rows, unit="rows"),
             Evidence(name="rows of the median of the others", value=self.median_rows, unit="rows"),
+            Evidence(name="rows that the longest task wrote", value=self.wrote, unit="rows"),
+            Evidence(name="rows that the median wrote", value=self.median_wrote, unit="rows"),
             Evidence(name="spilled by the longest task", value=self.spilled, unit="B"),
         )
 
 
 def _spends(case: Case, key: StageKey, seen: _Long, like: str = "") -> str:
-    """Return the first sentence of a finding. like: how many stages are alike."""
+    """Return the first sentence of a finding. like: how many other stages there are like it."""
     share = min(1.0, seen.took / 1_000 / case.length)
     times = seen.took / max(1.0, seen.median)
     return (
@@ -193,14 +230,13 @@ def _spends(case: Case, key: StageKey, seen: _Long, like: str = "") -> str:
     )
 
 
-def _skewed(case: Case, family: Family, key: StageKey, seen: _Long, gain: Gain) -> Finding:
+def _skewed(case: Case, family: Family, larger: Mapping[StageKey, _Long], gain: Gain) -> Finding:
+    key = _worst(case, larger)
+    seen = larger[key]
     node = keyed(case.app.stages.get(key)) if seen.shuffled else None
-    read = f"{size(seen.moved)} instead of {size(seen.median_moved)}"
-    if seen.median_moved <= 0 or seen.moved / seen.median_moved < MORE_DATA:
-        read = f"{seen.rows:,.0f} rows instead of {seen.median_rows:,.0f}"
     return Finding(
         cause="skew",
-        text=f"{_spends(case, key, seen, alike(family))}, because it reads {read}.",
+        text=f"{_spends(case, key, seen, alike(family))}, because it {seen.why}.",
         advice=_advice(case, node, shuffled=seen.shuffled),
         gain=gain.share,
         seconds=gain.seconds,
@@ -237,8 +273,8 @@ def _slow(case: Case, key: StageKey, seen: _Long, gain: Gain) -> Finding:
     return Finding(
         cause="slow-task",
         text=(
-            f"{_spends(case, key, seen)}, although it reads no more than"
-            " they do. Its host may have been busy, or its rows may be harder to process."
+            f"{_spends(case, key, seen)}, although it reads and writes no more than they do."
+            " Its host may have been busy, or its rows may be harder to process."
         ),
         advice=(
             "Set `spark.speculation` to true, so that Spark copies such a task to another executor; if it is slow"

@@ -32,6 +32,7 @@ class Did:
     rows: int = 0
     input: int = 0
     wrote: int = 0
+    rows_wrote: int = 0
     gc: int = 0
     cpu: int | None = None
     """ms; all of run, by default."""
@@ -51,7 +52,7 @@ class Did:
             spill_disk=self.spilled,
             peak=self.peak,
             read=ShuffleRead(local_bytes=self.read, rows=self.rows),
-            write=ShuffleWrite(size=self.wrote),
+            write=ShuffleWrite(size=self.wrote, rows=self.rows_wrote),
             input=Input(size=self.input, rows=self.rows if self.input else 0),
         )
 

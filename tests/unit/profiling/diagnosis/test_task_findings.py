@@ -65,6 +65,24 @@ def test_a_hot_key_again_and_again():
     assert found.seconds == pytest.approx(5 * (15 - 7.5))
 
 
+def test_only_stages_with_more_data_in_their_long_task_are_mended():
+    hot, slow = uneven(11_000, 100), uneven(12_000, 10)
+    case = of(*([Made(tasks=did, details=JOIN)] for did in (hot, slow, hot, slow)))
+    (found,) = skew(case)
+    # The longest one has no more data.
+    assert case.families[0].stages[0] == (1, 0)
+    assert found.text.startswith("Stage 0 (join on customer), like 1 other, spends")
+    assert found.seconds == pytest.approx(2 * (15 - 7.5))
+
+
+def test_a_task_that_writes_more_than_it_reads():
+    others = times(19, 1_000, read=10 * MIB, rows=1_000, rows_wrote=1_000)
+    task = Did(ms=41_000, read=10 * MIB, rows=1_000, rows_wrote=90_000)
+    (found,) = skew(of([Made(tasks=[*others, task], details=JOIN)]))
+    assert found.cause == "skew"
+    assert found.text.endswith("because it writes 90,000 rows instead of 1,000.")
+
+
 def test_keys_of_a_plan():
     aggregated = ("ObjectHashAggregate(keys=[a#1, b#2L], functions=[collect_list(x#3, 0, 0)])",)
     case = of([Made(tasks=uneven(41_000, 400), details=aggregated)])
