@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rechannel.profiling.diagnosis.case import Case
+from rechannel.profiling.diagnosis.case import Case, worth
 from rechannel.profiling.diagnosis.words import duration, short
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
 from rechannel.profiling.model.trace import MS
@@ -26,8 +26,6 @@ from rechannel.profiling.storage.blocks import Rows
 
 MISSING = 0.1
 """Share of partitions that must have been computed again."""
-WORTH = 0.02
-"""Share of the run below which it is not reported."""
 TIMES = 3
 """SQL executions that must have computed the same before a cache is suggested."""
 COSTLY = 0.1
@@ -90,7 +88,7 @@ def _lost(
         worst = max(worst, (mine, each.stage, int(miss.sum())), key=lambda one: one[0])
     partitions = stored.partitions * len(later)
     share = min(1.0, saved / length)
-    if again < MISSING * partitions or share < WORTH:
+    if again < MISSING * partitions or not worth(saved, length):
         return
     name = f"dataset {short(stored.name)!r}" if stored.name else f"RDD {stored.rdd}"
     _, stage, absent = worst

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from rechannel.profiling.diagnosis.schedule import Floats, Ints
 from rechannel.profiling.diagnosis.task_table import TaskTable
@@ -49,6 +50,24 @@ class Capacity:
     def at(self, time: float) -> float:
         """Return how many cores there were at a time, Unix ms."""
         return float(self.changes[: np.searchsorted(self.times, time, side="right")].sum())
+
+    def within(self, starts: npt.ArrayLike, ends: npt.ArrayLike) -> Floats:
+        """Return how many core milliseconds there were in each span of time, Unix ms."""
+        return self._before(ends) - self._before(starts)
+
+    def mean(self, start: float, end: float) -> float:
+        """Return how many cores there were on average in a span of time, Unix ms; 1 at least."""
+        return max(1.0, float(self.within(start, end)) / max(1.0, end - start))
+
+    def _before(self, times: npt.ArrayLike) -> Floats:
+        """Return how many core milliseconds there were until some times."""
+        until = np.asarray(times, dtype=np.float64)
+        edges = np.concatenate([[0.0], self.times])
+        level = np.concatenate([[0.0], np.cumsum(self.changes)])
+        sums = np.concatenate([[0.0], np.cumsum(level[:-1] * np.diff(edges))])
+        last = np.searchsorted(self.times, until, side="right")
+        found: Floats = sums[last] + level[last] * (until - edges[last])
+        return found
 
     @property
     def first(self) -> float:

@@ -24,13 +24,18 @@ from rechannel.profiling.storage.blocks import Rows
 
 WORTH = 0.03
 """Share of the run below which nothing is reported."""
-LEAST = 1.0
-"""Seconds below which nothing is reported."""
+LEAST = 1_000
+"""ms below which nothing is reported."""
 MOST_FAMILIES = 32
 """Families of stages that are looked at. There are more only if they run side by side."""
 
 
 _RUN = [name for name in TASK_STEPS if name not in {"deserialization", "serialization"}]
+
+
+def worth(ms: float, length: float) -> bool:
+    """Return whether a gain is reported. length: of the run, ms."""
+    return ms >= max(LEAST, WORTH * length)
 
 
 class Gain(NamedTuple):
@@ -92,7 +97,7 @@ class Case:
 
     def worth(self, gain: Gain) -> bool:
         """Return whether a gain is reported."""
-        return gain.share >= WORTH and gain.seconds >= LEAST
+        return worth(1_000 * gain.seconds, self.run_ms)
 
     def sum(self, stages: Sequence[StageKey], *names: str) -> float:
         """Return the sum of columns of `TaskTable.sums` over some stages."""
@@ -106,12 +111,24 @@ class Case:
         return self.sum(stages, *_RUN)
 
     @cached_property
-    def length(self) -> float:
-        """Seconds that the run took: from its start to its end, without the time in which it was
-        idle, such as between batches of a stream.
+    def run_ms(self) -> float:
+        """How long the run took, ms: from its start to its end, without the time in which a session
+        waited for its user. All gains are shares of it.
         """
-        idle = float((self._idle[:, 1] - self._idle[:, 0]).sum())
-        return max(1.0, self._span[1] - self._span[0] - idle) / 1_000
+        start, end = self._span
+        return max(1.0, end - start - float((self._pauses[:, 1] - self._pauses[:, 0]).sum()))
+
+    @property
+    def length(self) -> float:
+        """The same in seconds."""
+        return self.run_ms / 1_000
+
+    @cached_property
+    def core_ms(self) -> float:
+        """Core milliseconds that there were in that time."""
+        capacity = self.observed.capacity
+        paused = capacity.within(self._pauses[:, 0], self._pauses[:, 1]).sum()
+        return float(capacity.within(*self._span) - paused)
 
     @cached_property
     def cores(self) -> float:
@@ -196,10 +213,11 @@ class Case:
 
     @cached_property
     def _span(self) -> tuple[float, float]:
-        """Start and end, Unix ms."""
+        """Start and end, Unix ms. A log without its beginning starts with the first event that it has."""
         groups = self.observed.groups
         last = max(self.app.end, float(groups[:, 1].max(initial=0.0)))
-        first = self.app.start or float(groups[:, 0].min(initial=last))
+        begun = min((each.start for each in self.spans), default=last)
+        first = self.app.start or min(begun, float(groups[:, 0].min(initial=last)))
         return float(min(first, last)), float(last)
 
     @cached_property
@@ -208,20 +226,11 @@ class Case:
         return driver_spans(self.app)
 
     @cached_property
-    def run_ms(self) -> float:
-        """How long the run took, ms; without the time in which a session waited for its user."""
-        if not self.spans:
-            return 1.0
-        whole = float(self.spans[-1].end - self.spans[0].start)
-        if not self.app.batches:
-            whole -= sum(span.end - span.start for span in self.spans if span.kind == IDLE)
-        return max(1.0, whole)
-
-    @cached_property
-    def _idle(self) -> Spans:
-        """When the application waited for its user, or for input."""
-        idle = [(one.start, one.end) for one in self.spans if one.kind == IDLE]
-        return np.array(idle, dtype=np.float64).reshape(-1, 2)
+    def _pauses(self) -> Spans:
+        """When a session waited for its user. A stream that waits for input is running."""
+        spans = [] if self.app.batches else self.spans
+        found = [(one.start, one.end) for one in spans if one.kind == IDLE]
+        return np.array(found, dtype=np.float64).reshape(-1, 2)
 
     def _changed(self, change: Change) -> Ints:
         """Return the groups of jobs in which something is different."""

@@ -11,17 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rechannel.profiling.diagnosis.case import Case
+from rechannel.profiling.diagnosis.capacity import Capacity
+from rechannel.profiling.diagnosis.case import Case, worth
 from rechannel.profiling.diagnosis.driver_spans import DriverSpan
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
 from rechannel.profiling.spark.application import Application
 from rechannel.profiling.spark.busy import Busy, Floats, busy
 from rechannel.profiling.spark.rows import leaving
 
-WORTH = 0.03
-"""Share of the run below which time of the driver is not reported."""
-LEAST = 1_000
-"""ms below which time of the driver is not reported."""
 LARGE = 4 << 20
 """Bytes of the results of a job that are worth mentioning."""
 
@@ -42,8 +39,9 @@ class DriverTime:
     """Start and number of all executions, sorted."""
     results: Mapping[int, int]
     """Bytes of large results of jobs."""
+    capacity: Capacity
     length: float
-    """ms of the run; without the time in which a session waited for its user."""
+    """`Case.run_ms`."""
 
     @classmethod
     def of(cls, case: Case) -> DriverTime:
@@ -62,6 +60,7 @@ class DriverTime:
             alone=ends - starts - used,
             executions=sorted((one.start, one.number) for one in app.executions.values()),
             results=job_results(app),
+            capacity=case.observed.capacity,
             length=case.run_ms,
             fetching=np.maximum(0.0, delivered.within(starts, ends) - used),
         )
@@ -90,7 +89,7 @@ class DriverTime:
 
     def worth(self, ms: float) -> bool:
         """Return whether a duration is to be reported."""
-        return ms >= max(LEAST, WORTH * self.length)
+        return worth(ms, self.length)
 
     def finding(
         self,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from rechannel.profiling.diagnosis.driver_time import DriverTime
+from rechannel.profiling.diagnosis.replacements import replacements
 from rechannel.profiling.diagnosis.words import duration, job_of
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
 from rechannel.profiling.model.words import capitalised, counted, percent
@@ -118,12 +119,9 @@ def _missing(time: DriverTime) -> tuple[float, list[Executor]]:
     if not app.jobs or len(known) < 2:
         return 0.0, []
     begin = max(_first_job(app), min(each.added for each in known))
-    gone = [each.removed for each in known if each.removed]
-    late = [
-        each
-        for each in known
-        if each.added > begin + LATE and not any(removed <= each.added for removed in gone)
-    ]
+    replaced = replacements((each for each in known if each.removed), known)
+    in_place = {each.name for each in replaced.values()}
+    late = [each for each in known if each.added > begin + LATE and each.name not in in_place]
     early = [each for each in known if each.added <= begin + LATE]
     times = [begin, *sorted(each.added for each in late)]
     cores = np.cumsum(

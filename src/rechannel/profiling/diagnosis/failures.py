@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rechannel.profiling.diagnosis.case import Case
+from rechannel.profiling.diagnosis.case import Case, worth
+from rechannel.profiling.diagnosis.replacements import replacements
 from rechannel.profiling.diagnosis.words import duration
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
 from rechannel.profiling.model.trace import MS
@@ -25,8 +26,6 @@ from rechannel.profiling.spark.rows import FAILURES
 from rechannel.profiling.spark.stage_tasks import stages_of, tasks_of
 from rechannel.profiling.storage.blocks import Rows
 
-WORTH = 0.02
-"""Share of the run below which the cost of failures is not reported."""
 EXCEPTION, FETCH, LOST = (
     FAILURES.index(name) for name in ("exception", "fetch failed", "executor lost")
 )
@@ -49,7 +48,9 @@ class Cost:
     tasks: int = 0
     """Attempts that failed, or whose output was lost."""
     core_ms: float = 0.0
-    """For which these ran."""
+    """For which these ran, summed."""
+    waiting: int = 0
+    """Tasks that waited for the cores of executors that were lost."""
     stages: list[Stage] = field(default_factory=list)
     executors: list[Executor] = field(default_factory=list)
 
@@ -84,10 +85,10 @@ def failures(case: Case) -> Iterator[Finding]:
         stage = app.stages.get((number, attempt), Stage(number=number, attempt=attempt))
         cause = _cause(rows, stage, lost) or ("lost-executor" if len(begun) else None)
         if cause is not None:
-            _add(costs[cause], app, stage, rows, begun if cause == "lost-executor" else {})
+            _add(costs[cause], case, stage, rows, begun if cause == "lost-executor" else {})
     length = case.run_ms
     for cause, cost in costs.items():
-        if cost.stages and cost.ms >= WORTH * length:
+        if cost.stages and worth(cost.ms, length):
             yield _FINDINGS[cause](cause, app, cost, length)
         elif cause == "lost-executor" and lost:
             yield _harmless(lost, cost)
@@ -114,12 +115,9 @@ def _touched(app: Application, outages: Sequence[Outage]) -> Iterator[tuple[tupl
 
 
 def _outages(app: Application, lost: list[Executor]) -> Iterator[Outage]:
-    added = sorted(each.added for each in app.executors.values())
+    found = replacements(lost, app.executors.values())
     for each in lost:
-        later_ones = [time for time in added if time >= each.removed]
-        end = later_ones[0] if later_ones else app.end
-        if later_ones:
-            added.remove(end)
+        end = found[each.name].added if each.name in found else app.end
         yield Outage(start=each.removed, end=end, cores=each.cores)
 
 
@@ -160,29 +158,29 @@ def _cause(rows: Rows, stage: Stage, lost: list[Executor]) -> str | None:
     return "failed-work"
 
 
-def _add(
-    cost: Cost, app: Application, stage: Stage, rows: Rows, waiting: Mapping[int, int]
-) -> None:
+def _add(cost: Cost, case: Case, stage: Stage, rows: Rows, waiting: Mapping[int, int]) -> None:
     """Add what a stage lost."""
     bad = rows[~rows["good"] & ~rows["killed"]]
     cost.tasks += len(bad)
     cost.core_ms += float((bad["finish"] - bad["launch"]).sum()) / MS
+    cost.waiting += len(waiting)
     cost.stages.append(stage)
     if bool((bad["failed"] == FETCH).any()):
-        again = app.stages.get((stage.number, stage.attempt + 1))
+        again = case.app.stages.get((stage.number, stage.attempt + 1))
         until = 0 if again is None else again.submitted
         first = int(bad["launch"].min()) // MS
         cost.spans.append((first, max(first, until or stage.completed)))
     else:
-        cost.spans.append(later(rows, _cores(app), waiting))
+        ran = int(rows["launch"].min()) / MS, int(rows["finish"].max()) / MS
+        cost.spans.append(later(rows, case.observed.capacity.mean(*ran), waiting))
 
 
-def later(rows: Rows, cores: int, waiting: Mapping[int, int]) -> tuple[int, int]:
+def later(rows: Rows, cores: float, waiting: Mapping[int, int]) -> tuple[int, int]:
     """Return when a stage would have ended without failures, and when it did, Unix ms.
 
-    rows: its attempts of tasks. waiting: when tasks would have begun, ns, by index; others would
-    have begun when they did. If cores always had something to do, what failed took its share of all
-    of them.
+    rows: its attempts of tasks. cores: how many there were on average. waiting: when tasks would
+    have begun, ns, by index; others would have begun when they did. If cores always had something
+    to do, what failed took its share of all of them.
     """
     tried = rows[~rows["killed"]]
     order = np.lexsort((tried["launch"], tried["index"]))
@@ -199,13 +197,8 @@ def later(rows: Rows, cores: int, waiting: Mapping[int, int]) -> tuple[int, int]
     mended = tried["finish"][good] - (tried["launch"][good] - begun[good])
     failed = float((tried["finish"][~good] - tried["launch"][~good]).sum())
     start = int(tried["launch"].min())
-    without = min(int(mended.max()), int(end - failed / max(1, cores)))
+    without = min(int(mended.max()), int(end - failed / cores))
     return max(start, without) // MS, end // MS
-
-
-def _cores(app: Application) -> int:
-    alive = [each.cores for each in app.executors.values() if not each.lost]
-    return max(1, sum(alive))
 
 
 def _lost(cause: str, app: Application, cost: Cost, length: float) -> Finding:
@@ -217,8 +210,7 @@ def _lost(cause: str, app: Application, cost: Cost, length: float) -> Finding:
         cost,
         share,
         f"{'Executor' if one else 'Executors'} {listed(names)} {'was' if one else 'were'} lost."
-        f" {counted(cost.tasks, 'task')} that ran or had left their output there had to run again,"
-        f" and others waited for a core, in {_stages(cost)}: that made the run {duration(cost.ms)}"
+        f" In {_stages(cost)}, {_in_vain(cost)}: that made the run {duration(cost.ms)}"
         f" ({percent(share)}) longer."
         f"{_replaced(app, cost.executors)}",
         _why_lost(cost.executors),
@@ -229,6 +221,19 @@ def _lost(cause: str, app: Application, cost: Cost, length: float) -> Finding:
             executor=cost.executors[0].name if cost.executors else "",
             host=cost.executors[0].host if cost.executors else "",
         ),
+    )
+
+
+def _in_vain(cost: Cost) -> str:
+    """Say what became of tasks when executors were lost."""
+    one = cost.tasks == 1
+    said = [
+        f"{counted(cost.tasks, 'attempt')} of {'a task' if one else 'tasks'} that ran there, had left"
+        f" {'its' if one else 'their'} output there or needed such output {'was' if one else 'were'} in vain",
+        f"{counted(cost.waiting, 'task')} waited for a core",
+    ]
+    return " and ".join(
+        each for each, count in zip(said, (cost.tasks, cost.waiting), strict=True) if count
     )
 
 
@@ -263,8 +268,9 @@ def _failed(cause: str, app: Application, cost: Cost, length: float) -> Finding:
         cost,
         share,
         f"{counted(cost.tasks, 'attempt')} of tasks of {_stages(cost)} failed and"
-        f" {'was' if cost.tasks == 1 else 'were'} made again: {duration(cost.core_ms)} of work on"
-        f" cores were lost, and the run took {duration(cost.ms)} ({percent(share)}) longer.{why}",
+        f" {'was' if cost.tasks == 1 else 'were'} made again. {'It' if cost.tasks == 1 else 'Together they'}"
+        f" had run for {duration(cost.core_ms)}, and the run took {duration(cost.ms)} ({percent(share)})"
+        f" longer.{why}",
         "The page of the stage in the Spark UI has the stack traces: mend what fails. If some hosts"
         " fail more than others, set `spark.excludeOnFailure.enabled=true`.",
         Place(
@@ -300,7 +306,7 @@ def _harmless(lost: list[Executor], cost: Cost) -> Finding:
     return Finding(
         cause="lost-executor",
         text=f"{'Executor' if one else 'Executors'} {listed([_executor_name(e) for e in lost])}"
-        f" {'was' if one else 'were'} lost, which cost the run less than {percent(WORTH)} of its time.",
+        f" {'was' if one else 'were'} lost, which hardly made the run longer.",
         advice=_why_lost(lost),
         gain=None,
         certainty=Certainty.CERTAIN,

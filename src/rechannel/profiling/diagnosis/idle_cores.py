@@ -26,13 +26,14 @@ def too_many_cores(case: Case) -> Iterator[Finding]:
     if case.cores < LEAST_CORES or not len(case.table):
         return
     worked = float(case.table.sums["lasted"].sum()) / MS / 1_000
-    busy = worked / (case.cores * case.length)
+    busy = 1_000 * worked / max(1.0, case.core_ms)
     if busy >= BUSY or case.with_cores(0.5) > (1 + SLOWER) * case.length:
         return
     yield Finding(
         cause="too-many-cores",
         text=(
-            f"The {case.cores:.0f} cores work on tasks for {percent(busy)} of the run: on half of them it would take"
+            f"There are up to {case.cores:.0f} cores, and they work on tasks for {percent(busy)} of their time: on half"
+            " of them the run would take"
             f" {case.with_cores(0.5):,.0f} s instead of {case.length:,.0f} s, and on any number of cores at least"
             f" {case.with_cores(inf):,.0f} s."
         ),

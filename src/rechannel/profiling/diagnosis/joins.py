@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rechannel.profiling.diagnosis.case import Case
+from rechannel.profiling.diagnosis.case import Case, worth
 from rechannel.profiling.diagnosis.plans import THRESHOLD
 from rechannel.profiling.diagnosis.words import duration, short
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
@@ -24,8 +24,6 @@ SMALL = 64 << 20
 """Bytes of shuffled blocks up to which a side is small enough to be broadcast."""
 LARGER = 10
 """How many times as large the other side has to be."""
-WORTH = 0.02
-"""Share of the run below which it is not reported."""
 _WRITING = TASK_STEPS.index("shuffle write")
 _JOIN = re.compile(r"^(SortMergeJoin|ShuffledHashJoin)\b")
 _OUTER = re.compile(r"\b(LeftOuter|RightOuter|LeftSemi|LeftAnti|ExistenceJoin)\b")
@@ -56,7 +54,7 @@ def missed_broadcasts(case: Case) -> Iterator[Finding]:
     length = case.run_ms
     for stage in joins:
         found = _missed(app, stage, of, ran)
-        if found is not None and found[0] >= WORTH * length:
+        if found is not None and worth(found[0], length):
             yield _finding(app, stage, length, *found)
 
 

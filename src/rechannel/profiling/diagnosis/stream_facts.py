@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rechannel.profiling.diagnosis.capacity import Capacity
 from rechannel.profiling.diagnosis.driver_time import DriverTime
 from rechannel.profiling.model.trace import MS
 from rechannel.profiling.spark.application import Application, Batch, Stage
@@ -88,7 +89,7 @@ def stream_facts(time: DriverTime) -> list[StreamFacts]:
     if not kept:
         return []
     batch_of = _batch_of_jobs(app)
-    core, excess = _by_batch(app, batch_of)
+    core, excess = _by_batch(time, batch_of)
     sink = _sinks(time, batch_of)
     found = []
     for query, mine in kept.items():
@@ -148,20 +149,20 @@ def _sinks(time: DriverTime, batch_of: Mapping[int, Key]) -> Mapping[Key, float]
 
 
 def _by_batch(
-    app: Application, batch_of: Mapping[int, Key]
+    time: DriverTime, batch_of: Mapping[int, Key]
 ) -> tuple[dict[Key, float], dict[Key, Excess]]:
     """Return the core ms of the tasks of batches, and their most skewed stages."""
+    app = time.app
     of_stage = {stage: key for job, key in batch_of.items() for stage in app.jobs[job].stages}
     core: dict[Key, float] = {}
     excess: dict[Key, Excess] = {}
-    cores = max(1, sum(each.cores for each in app.executors.values() if not each.removed))
     for (number, attempt), rows in stages_of(app):
         key = of_stage.get(number)
         if key is None:
             continue
         lasted = (leaving(rows) - rows["launch"]) / MS
         core[key] = core.get(key, 0.0) + float(lasted.sum())
-        ms, times = _skewed(rows, cores)
+        ms, times = _skewed(rows, time.capacity)
         known = excess.get(key)
         if ms > 0 and (known is None or ms > known.ms):
             stage = app.stages.get((number, attempt), Stage(number=number, attempt=attempt))
@@ -169,7 +170,7 @@ def _by_batch(
     return core, excess
 
 
-def _skewed(rows: Rows, cores: int) -> tuple[float, float]:
+def _skewed(rows: Rows, capacity: Capacity) -> tuple[float, float]:
     """Return by how many ms a stage is longer than with equally large tasks, and how many times as
     large as the median the largest task is; 0 if it is not skewed.
     """
@@ -187,5 +188,6 @@ def _skewed(rows: Rows, cores: int) -> tuple[float, float]:
     usual, typical = float(np.median(lasted[others])), float(np.median(size[others]))
     if lasted[place] < HOT * usual or size[place] < HOT * typical:
         return 0.0, 0.0
+    cores = capacity.mean(int(good["launch"].min()) / MS, int(leaving(good).max()) / MS)
     even = max(float(lasted.sum()) / min(len(good), cores), usual)
     return max(0.0, float(lasted[place]) - even), float(size[place]) / max(1.0, typical)

@@ -43,12 +43,13 @@ def slow_state(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
         return
     last = facts.batches[-1]
     share = saved / float(facts.lasted.sum())
+    of_tasks = float(np.minimum(commit, facts.core).sum() / facts.core.sum())
     yield time.finding(
         "slow-state-store",
         saved,
-        f"The state store of {stream_name(facts.query)} is slow: tasks spend"
-        f" {duration(float(commit.mean()))} per batch on committing state, which is"
-        f" {percent(share)} of the time of batches. The state has {counted(last.state_rows, 'row')}"
+        f"The state store of {stream_name(facts.query)} is slow: the tasks of a batch together spend"
+        f" {duration(float(commit.mean()))} on committing state, {percent(of_tasks)} of their time,"
+        f" which is {percent(share)} of the time of batches. The state has {counted(last.state_rows, 'row')}"
         f" and takes {size(last.state_bytes)}. If commits cost nothing, the run would be"
         f" {duration(saved)} ({percent(saved / time.length)}) shorter.",
         _store_advice(time),

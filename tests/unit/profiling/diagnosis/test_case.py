@@ -9,6 +9,7 @@ import pytest
 from rechannel.profiling.diagnosis import task_table
 from rechannel.profiling.diagnosis.case import Case
 from rechannel.profiling.diagnosis.change import Change
+from rechannel.profiling.diagnosis.driver_time import DriverTime
 from rechannel.profiling.spark.application import Application
 from rechannel.profiling.spark.task_events import Metrics
 from tests.unit.profiling.diagnosis.applications import START, Did, Made, Maker, made, times
@@ -55,10 +56,19 @@ def test_other_cores():
     assert case.with_cores(inf) == pytest.approx(rest + 1 + 3)
 
 
-def test_a_stream_is_as_long_as_its_batches():
-    case = of(*([Made(tasks=times(4, 500))] for _ in range(5)), gap=3_000, streaming=True)
-    # 1 s before the first batch, 3 s after the last.
-    assert case.length == pytest.approx(1 + 5 * 0.5 + 3)
+def test_a_run_has_one_length_for_all_findings():
+    jobs, gap = [[Made(tasks=times(4, 500))] for _ in range(5)], 20_000
+    batches = of(*jobs, gap=gap, streaming=True)
+    script = of(*jobs, gap=gap)
+    shell = Case(app=replace(Maker(gap=gap).made(jobs), name="PySparkShell"))
+    bare = Case(app=Application(name="bare", tasks=script.app.tasks, end=script.app.end))
+    # A stream that waits for input is running; a shell that waits for its user is not.
+    assert batches.run_ms == script.run_ms == 1_000 + 5 * 20_500
+    assert shell.run_ms == 1_000 + 5 * 500
+    assert bare.run_ms == script.app.end - script.app.jobs[0].start
+    for case in (batches, script, shell, bare):
+        assert DriverTime.of(case).length == case.run_ms == 1_000 * case.length
+        assert case.core_ms == case.cores * case.run_ms
 
 
 def test_jobs_that_overlap_are_one_group_and_share_the_cores():

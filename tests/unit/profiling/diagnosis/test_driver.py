@@ -99,6 +99,12 @@ def test_executors_that_come_while_others_work():
     assert found(on_driver, app(3_000)) == {}
     # It took the place of another one.
     assert found(on_driver, app(32_000, removed=31_000)) == {}
+    # The next one took nobody's: for 30.5 s half of the cores were missing.
+    two = app(32_000, removed=31_000)
+    two = replace(two, executors={**two.executors, "3": executor("3", 32_500)})
+    finding = found(on_driver, two)["late-executors"]
+    assert "1 executor came late, the last one 30 s after" in finding.text
+    assert finding.seconds == pytest.approx(30.5 / 2)
 
 
 def planned(ms, plan=None, before=0):

@@ -158,6 +158,13 @@ def test_a_hot_key():
     )
 
 
+def test_a_hot_key_in_a_stream_whose_executors_are_removed_at_the_end():
+    app = stream(tasks=hot)
+    gone = replace(app.executors["driver"], removed=app.end)
+    finding = found(on_driver, replace(app, executors={"driver": gone}))["stream-skew"]
+    assert finding.seconds == pytest.approx(8 * 2.25)
+
+
 def test_a_slow_task_with_as_many_rows_as_the_others_is_no_skew():
     slow = found(
         on_driver,
@@ -171,6 +178,10 @@ def test_commits_of_state_that_take_long():
     assert list(finding) == ["slow-state-store"]
     assert finding["slow-state-store"].seconds == pytest.approx(8 * 3.5 * 0.75)
     assert "changelogCheckpointing" in finding["slow-state-store"].advice
+    assert (
+        "the tasks of a batch together spend 10 s on committing state, 75 % of their time, which is"
+        " 66 % of the time of batches" in finding["slow-state-store"].text
+    )
     assert found(on_driver, stream(state_commit_ms=lambda _: 2_000)) == {}
 
 

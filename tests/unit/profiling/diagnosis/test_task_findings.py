@@ -1,5 +1,7 @@
 """Findings about tasks: what is injected is found, with its gain; what is even, short or explained is not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -395,8 +397,27 @@ def test_more_cores_than_are_used():
     case = of(*([Made(tasks=times(4, 5_000))] for _ in range(3)), cluster=cluster)
     (found,) = too_many_cores(case)
     assert found.gain is None
-    assert "work on tasks for 23 % of the run" in found.text
+    # 60 of 16 * 16.3 core seconds.
+    assert "up to 16 cores, and they work on tasks for 23 % of their time" in found.text
     assert not found.weighty
+
+
+def test_cores_that_are_only_there_while_they_are_used():
+    cluster = Cluster(executors={str(i): 1.0 for i in range(8)})
+    app = Maker(cluster=cluster).made(
+        [[Made(tasks=times(4, 20_000))], [Made(tasks=times(16, 500))]]
+    )
+    assert len(list(too_many_cores(Case(app=app)))) == 1
+    # The first job uses four cores; the others are requested for the second one.
+    requested = {
+        name: replace(executor, added=app.jobs[1].start) if name > "1" else executor
+        for name, executor in app.executors.items()
+    }
+    case = Case(app=replace(app, executors=requested))
+    assert case.cores == 16
+    before, after = app.jobs[1].start - START, app.end - app.jobs[1].start
+    assert case.core_ms == 4 * before + 16 * after
+    assert list(too_many_cores(case)) == []
 
 
 @pytest.mark.parametrize("count", [1, 8])
