@@ -135,7 +135,8 @@ def _open_spark(place: Path, *, strict: bool) -> OpenedTrace:
         notes.append(
             f"{tasks} started on executors whose cores were all busy: each was given an extra core"
         )
-    title = f"{log.name or place.name}, Spark {log.version or 'unknown'}"
+    version = f", Spark {log.version}" if log.version else ""
+    title = f"{log.name or place.name}{version}"
     facts = log.facts()
     return OpenedTrace(
         title=title,

@@ -53,7 +53,10 @@ class Gap:
 
 def program(time: DriverTime) -> Iterator[Finding]:
     """Find code of the program that runs between jobs; in a session that is its user."""
-    if attended(time.app):
+    app = time.app
+    if time.spans and not (app.jobs or app.executions or app.batches):
+        yield _without_work(time)
+    if not app.jobs or attended(app):
         return
     gaps = [gap for gap in _gaps(time) if gap.excess > 0]
     total = sum(gap.excess for gap in gaps)
@@ -81,6 +84,24 @@ def program(time: DriverTime) -> Iterator[Finding]:
             Evidence(name="time without a job", value=total / 1_000, unit="s"),
             Evidence(name="longest stretch", value=longest.ms / 1_000, unit="s"),
         ),
+    )
+
+
+def _without_work(time: DriverTime) -> Finding:
+    """Return that an application did nothing that could be made faster."""
+    return Finding(
+        cause="driver-program",
+        text=(
+            "The log has no job and no SQL execution: nothing ran on executors in its"
+            f" {duration(time.length)}."
+        ),
+        advice=(
+            "Profile a run that reads or computes something. If the application was still running,"
+            " do it again when it has ended."
+        ),
+        gain=None,
+        certainty=Certainty.CERTAIN,
+        share=1.0,
     )
 
 
@@ -141,6 +162,7 @@ def idling(time: DriverTime) -> Iterator[Finding]:
         gain=None,
         certainty=Certainty.LIKELY,
         evidence=(Evidence(name="idle", value=total / 1_000, unit="s"),),
+        share=total / whole,
     )
 
 

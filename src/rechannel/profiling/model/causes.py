@@ -117,7 +117,7 @@ CAUSES: Mapping[str, Cause] = {
         change="Aggregate or write on executors; set `spark.sql.execution.arrow.pyspark.enabled` for `toPandas`.",
     ),
     "driver-program": Cause(
-        means="The program itself runs on the driver between jobs, and executors wait.",
+        means="The program itself runs on the driver while no job does, and executors wait.",
         change="Do it on executors, do it in parallel to jobs, or leave it out.",
     ),
     "commit": Cause(

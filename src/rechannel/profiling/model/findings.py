@@ -36,6 +36,7 @@ HALF = 0.5
 
 SCHEDULING, COMMUNICATION, PROCESSING = "scheduling", "communication", "processing"
 PROGRAM, NOTHING, STRAGGLING, IDLE = "driver-program", "nothing-known", "straggler", "idle"
+STARTING, LATE = "start-up", "late-executors"
 GROUPS: Mapping[str, tuple[str, ...]] = {
     SCHEDULING: (SCHEDULING, "batch planning", "planning", CONTROL),
     IDLE: (IDLE,),
@@ -43,9 +44,11 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         *(DATA, "fetch wait", "shuffle write", "buffer", "input"),
         *("receive", "send", "fetch", "outbox"),
     ),
+    STARTING: ("starting up",),
+    LATE: ("waiting for executors",),
     PROGRAM: (
-        *("driver program", "commit", "release", "publish", "starting up", "waiting for executors"),
-        *("waiting for a copy", "broadcast building", "collecting results", "listing files"),
+        *("driver program", "commit", "release", "publish", "waiting for a copy"),
+        *("broadcast building", "collecting results", "listing files"),
     ),
     NOTHING: (UNKNOWN,),
 }
@@ -60,6 +63,8 @@ SUBJECTS: Mapping[str, str] = {
     SCHEDULING: "Scheduling",
     COMMUNICATION: "Communication",
     PROCESSING: "Work on rows",
+    STARTING: "Starting up",
+    LATE: "Waiting for executors",
     PROGRAM: "Code on the driver",
     IDLE: "Idle time",
     NOTHING: "Unknown time",
@@ -114,10 +119,11 @@ def beside(found: Sequence[Suspect], diagnosed: Sequence[Finding]) -> list[Suspe
 
     The diagnosis knows what mending a cause gains, so half the time of a group does not compete
     with that. It knows the tasks, too: if it names a cause of weight, the worker on which many of
-    them ran is not named again, and neither is the driver as a whole.
+    them ran is not named again, and neither is the driver as a whole, nor a start of usual length.
     """
     explained = any(each.weighty for each in diagnosed)
-    said = {each.cause for each in diagnosed} | ({STRAGGLING, PROGRAM} if explained else set())
+    again = {STRAGGLING, PROGRAM, STARTING} if explained else set()
+    said = {each.cause for each in diagnosed} | again
     return [
         each if each.cause == STRAGGLING else replace(each, change=None)
         for each in found

@@ -8,7 +8,8 @@ Of the following, the last one that applies counts:
   `PAUSE_MS`. In logs that do not say when streams began, there may be one all the time.
 - `batch planning`: a batch of a stream, outside its jobs and executions: offsets and their log,
   planning, commits.
-- `starting up`: until the first executor has registered.
+- `starting up`: until the first executor has registered; not if none is requested before there is a
+  job, and not in a shell whose first job came before any executor.
 - `collecting results`: after the last job of an execution that does not write, until it ends.
 - `planning`: an execution before its last job begins: analysis, optimisation, code generation, and
   adaptive planning between jobs. An execution without a job is nothing else.
@@ -28,6 +29,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +58,12 @@ _SHELL = re.compile(
 """Matches names of applications that wait for what a user asks next."""
 _CELL = re.compile(r"<stdin>|<console>|<ipython-input|ipykernel|<cell line|<command-")
 """Matches call sites in what a user types."""
+_INITIAL = (
+    "spark.dynamicAllocation.initialExecutors",
+    "spark.dynamicAllocation.minExecutors",
+    "spark.executor.instances",
+)
+"""How many executors are requested at the start, if allocation is dynamic: the most of these."""
 _LISTING = re.compile(r"(?i)listing leaf files")
 """Matches the description of a job that lists files."""
 
@@ -169,9 +177,22 @@ def _of_one(
 
 
 def _starting(app: Application) -> Spans:
-    """Return the time until the first executor, if the log has it."""
+    """Return the time until the first executor, if the log has it, and if that is what the
+    application waited for.
+    """
     added = min((each.added for each in app.executors.values() if each.added), default=0)
-    return [(app.start, added)] if app.start else []
+    first = min((job.start for job in app.jobs.values()), default=added)
+    if not app.start or not _asks_first(app) or (first < added and attended(app)):
+        return []
+    return [(app.start, added)]
+
+
+def _asks_first(app: Application) -> bool:
+    """Return whether an application asks for executors before it has a job."""
+    if app.settings.get("spark.dynamicAllocation.enabled") != "true":
+        return True
+    asked = (app.settings.get(name, "0") for name in _INITIAL)
+    return any(number.strip("0") for number in asked)
 
 
 def _idle(app: Application, jobs: Spans) -> Spans:
@@ -194,7 +215,9 @@ def _idle(app: Application, jobs: Spans) -> Spans:
 
 def attended(app: Application) -> bool:
     """Return whether a user decides what comes next."""
-    return bool(_SHELL.search(app.name)) or any(_CELL.search(job.site) for job in app.jobs.values())
+    sites = (job.site for job in app.jobs.values())
+    names = (stage.name for stage in app.stages.values())
+    return bool(_SHELL.search(app.name)) or any(map(_CELL.search, chain(sites, names)))
 
 
 def _pauses(busy: Iterable[Span], start: int, end: int) -> Spans:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from rechannel.profiling.diagnosis.driver import on_driver
+from rechannel.profiling.spark.application import Stage
 from tests.unit.profiling.diagnosis.made import (
     application,
     execution,
@@ -40,6 +41,8 @@ def test_an_idle_session_has_no_fault():
     finding = found(on_driver, jobs_with_gap(100_000, name="PySparkShell"))
     assert list(finding) == ["idle"]
     assert finding["idle"].gain is None
+    # It is named before what has less of the time, such as work on rows.
+    assert finding["idle"].share == pytest.approx(100 / 124)
     assert found(on_driver, jobs_with_gap(8_000, name="PySparkShell")) == {}
 
 
@@ -47,6 +50,51 @@ def test_a_notebook_is_known_by_where_it_calls_spark():
     app = jobs_with_gap(100_000)
     cell = replace(app.jobs[0], site="toPandas at /tmp/ipykernel_7/12.py:3")
     assert list(found(on_driver, replace(app, jobs={**app.jobs, 0: cell}))) == ["idle"]
+
+
+def test_a_shell_is_known_by_its_stages_too():
+    app = jobs_with_gap(100_000)
+    stage = Stage(number=1, name="textFile (count at <console>:22)")
+    assert list(found(on_driver, replace(app, stages={(1, 0): stage}))) == ["idle"]
+
+
+def test_a_log_without_a_job_has_nothing_to_gain():
+    finding = found(on_driver, application(90_000, []))["driver-program"]
+    assert finding.gain is None
+    assert "nothing ran on executors in its 90 s" in finding.text
+    assert found(on_driver, application(90_000, [], execution(0, 1_000, 1_500))) == {}
+
+
+def test_a_shell_without_executors_does_not_start_up():
+    def app(**more):
+        return application(
+            120_000,
+            [task(0, 0, 106_000, 119_000)],
+            executor("1", 105_000),
+            job(0, 100_000, 120_000, stages=(0,)),
+            **more,
+        )
+
+    assert "start-up" in found(on_driver, app())
+    shell = found(on_driver, app(name="Spark shell"))
+    assert "start-up" not in shell
+    assert shell["idle"].share == pytest.approx(100 / 120)
+
+
+@pytest.mark.parametrize(("requested", "causes"), [("0", {"driver-program"}), ("2", {"start-up"})])
+def test_executors_that_nobody_asked_for_do_not_come_late(requested, causes):
+    settings = {
+        "spark.dynamicAllocation.enabled": "true",
+        "spark.dynamicAllocation.minExecutors": requested,
+    }
+    app = application(
+        120_000,
+        [task(0, 0, 101_000, 119_000)],
+        executor("1", 100_500),
+        job(0, 100_000, 120_000, stages=(0,)),
+        settings=settings,
+    )
+    assert set(found(on_driver, app)) == causes
 
 
 def test_the_start_of_a_short_application_is_no_fault():

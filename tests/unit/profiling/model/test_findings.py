@@ -64,6 +64,18 @@ def test_the_first_cause(works, plan, cause, words):
     assert first.share > 0.6
 
 
+def test_a_short_run_is_told_to_start_up():
+    names = Names(workers=["driver"], kinds=(*RESERVED, "starting up", "driver program"))
+    alone = Trace(
+        names=names,
+        activities=Activities.of([(0, 4, -1, 0, 7 * NS), (0, 5, -1, 7 * NS, 10 * NS)]),
+        messages=Messages.of([]),
+    )
+    found = analyse_trace(alone, "short", ProfileOptions(window=20.0)).findings
+    assert [each.cause for each in found] == ["start-up", "driver-program"]
+    assert found[0].text.startswith("Starting up is 70 % of the critical path")
+
+
 def test_the_usual_profile_does_not_show_the_straggler():
     made = analyse_trace(rounds((30, 10, 10, 10), 1), "rounds", ProfileOptions(window=3.0)).profile
     workers = {row["worker"]: row for row in made.by_worker().to_dicts()}
