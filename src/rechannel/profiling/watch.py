@@ -97,13 +97,21 @@ class Watch:
             self._changed.notify_all()
 
     def _look(self) -> None:
+        """Look at one window after the other. However that ends, iterating over the windows ends, too."""
+        try:
+            self._look_at_windows()
+        except Exception as error:  # py4j raises what the other side throws, and more
+            _LOG.warning("%s is no longer profiled: %s", self.live.title, error)
+        finally:
+            self._end()
+
+    def _look_at_windows(self) -> None:
         start, failures = self.live.clock(), 0
         while not self._stopped.is_set():
             end = start + self.window_ms
             while (left := self.live.ready(end)) > 0 and not self._stopped.wait(left):
                 pass
             if self._stopped.is_set() or self.live.stopped():
-                self._end()
                 return
             try:
                 found = replace(self.live.window(start, end), page=notebook_html)
@@ -112,8 +120,7 @@ class Watch:
                 failures += 1
                 _LOG.warning("a window of %s could not be profiled: %s", self.live.title, error)
                 if failures == _FAILURES:
-                    _LOG.warning("the session is no longer profiled: %s", error)
-                    self._end()
+                    raise
             else:
                 with self._changed:
                     self._windows.append(found)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from rechannel.errors import TraceError
 from rechannel.profiling.model.trace import RESERVED, SNAILTRAIL, Activities, Messages, Names, Trace
+from rechannel.profiling.storage.blocks import BLOCK_ROWS
 
 BEGIN, END, SENT, RECEIVED, BOGUS = 1, 2, 3, 4, 5
 RECORD_FIELDS = 7
@@ -39,19 +40,31 @@ class Recorded:
 
 def read_records(path: str | Path) -> Recorded:
     """Read a file of SnailTrail's records. Raises TraceError, which names the bad record."""
-    rows = []
+    blocks, rows = [], []
     try:
         with Path(path).open("rb") as stream:
             for number, record in enumerate(msgpack.Unpacker(stream)):
-                if not isinstance(record, list) or len(record) != RECORD_FIELDS:
+                if not _is_record(record):
                     msg = f"record {number} of {path} is not {RECORD_FIELDS} whole numbers: {str(record)[:60]}"
                     raise TraceError(msg)
                 rows.append(record)
-        records = np.array(rows, dtype=np.int64).reshape(-1, RECORD_FIELDS)
-    except (msgpack.UnpackException, ValueError, OverflowError, OSError) as error:
+                if len(rows) == BLOCK_ROWS:
+                    blocks.append(np.array(rows, dtype=np.int64))
+                    rows = []
+        last = np.array(rows, dtype=np.int64).reshape(-1, RECORD_FIELDS)
+        records = np.concatenate([*blocks, last])
+    except (msgpack.UnpackException, TypeError, ValueError, OverflowError, OSError) as error:
         msg = f"{path} is not a trace of SnailTrail: {error}"
         raise TraceError(msg) from error
     return recorded(records)
+
+
+def _is_record(found: object) -> bool:
+    return (
+        isinstance(found, list)
+        and len(found) == RECORD_FIELDS
+        and all(type(each) is int for each in found)
+    )
 
 
 def recorded(records: Records) -> Recorded:

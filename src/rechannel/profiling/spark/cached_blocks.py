@@ -19,24 +19,28 @@ class CachedBlocks:
 
     known: bool = False
     """Whether the log has updates of blocks."""
-    _where: dict[int, dict[int, str]] = field(default_factory=dict)
-    """By dataset and partition, the executor that stored it last."""
+    _where: dict[int, dict[int, tuple[str, ...]]] = field(default_factory=dict)
+    """By dataset and partition, the executors that store it."""
     _count: int = 0
+    _full: bool = False
+    """Whether there were too many."""
 
     def updated(self, info: BlockInfo) -> None:
         """Take up an update."""
-        self.known = self._count <= MOST
+        self.known = not self._full
         found = _BLOCK.fullmatch(info.name)
         if found is None or not self.known:
             return
         rdd, partition = int(found[1]), int(found[2])
         where = self._where.setdefault(rdd, {})
-        before = len(where)
-        if info.level.disk or info.level.memory:
-            where[partition] = info.manager.executor
-        elif where.get(partition) == info.manager.executor:
-            del where[partition]
+        before, executor = len(where), info.manager.executor
+        others = _without(where.pop(partition, ()), executor)
+        kept = (*others, executor) if info.level.disk or info.level.memory else others
+        if kept:
+            where[partition] = kept
         self._count += len(where) - before
+        if self._count > MOST:
+            self._where, self._full, self.known = {}, True, False
 
     def unpersisted(self, rdd: int) -> None:
         """Forget a dataset."""
@@ -45,9 +49,9 @@ class CachedBlocks:
     def removed(self, executor: str) -> None:
         """Forget what an executor stored."""
         for rdd, where in self._where.items():
-            kept = {partition: name for partition, name in where.items() if name != executor}
-            self._count -= len(where) - len(kept)
-            self._where[rdd] = kept
+            left = {partition: _without(names, executor) for partition, names in where.items()}
+            self._where[rdd] = {partition: names for partition, names in left.items() if names}
+            self._count -= len(where) - len(self._where[rdd])
 
     def stored(self, rdds: list[Rdd]) -> tuple[Stored, ...]:
         """Return those of some datasets that are to be kept in storage."""
@@ -61,3 +65,7 @@ class CachedBlocks:
             for rdd in rdds
             if rdd.level.disk or rdd.level.memory
         )
+
+
+def _without(names: tuple[str, ...], name: str) -> tuple[str, ...]:
+    return tuple(each for each in names if each != name)

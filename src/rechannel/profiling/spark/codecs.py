@@ -120,8 +120,10 @@ def _lz4_block(data: bytes, size: int) -> bytes:
 def _snappy(stream: BufferedReader) -> Iterator[bytes]:
     while len(header := stream.read(4)) == 4:
         if header == b"\x82SNA":
-            if stream.read(4) != b"PPY\0" or len(stream.read(8)) < 8:
-                return
+            rest = stream.read(12)
+            if not rest.startswith(b"PPY\0"[: len(rest)]):
+                msg = f"a header begins with {header + rest[:4]!r}"
+                raise _BrokenError(msg)
             continue
         packed = _length(struct.unpack(">i", header)[0])
         data = stream.read(packed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from sys import intern
 
@@ -29,6 +29,7 @@ from rechannel.profiling.spark.plans import NOWHERE, Plans, stage_name
 from rechannel.profiling.spark.progress import batch_of, idle, moment
 from rechannel.profiling.spark.sql_events import DriverMetrics, SqlEnded, SqlPlanned, SqlStarted
 from rechannel.profiling.spark.stream_events import QueryProgress, QueryStarted, QueryTerminated
+from rechannel.profiling.spark.texts import first_line, shortened
 
 _SECRET = re.compile(r"(?i)secret|password|passwd|token|credential|key")
 """Matches names of settings that are not kept."""
@@ -108,7 +109,7 @@ class Facts:
                 known = Executor(name=name, host=info.host, cores=info.cores, added=event.time)
             case ExecutorRemoved():
                 self._cached.removed(name)
-                reason = event.reason.strip().partition("\n")[0]
+                reason = first_line(event.reason)
                 lost = not _WILLED.search(reason)
                 known = replace(known, removed=event.time, reason=reason, lost=lost)
             case ExecutorExcluded():
@@ -129,7 +130,7 @@ class Facts:
             execution=execution,
             root=root,
             batch=_number(told.batch),
-            query=told.query or "",
+            query=self._shared(told.query or ""),
             description=self._shared(description),
             site=self._shared("" if NOWHERE.search(told.site or "") else told.site or ""),
             group=self._shared(told.group or ""),
@@ -154,7 +155,7 @@ class Facts:
             tasks=info.tasks,
             submitted=info.submitted,
             completed=info.completed,
-            failure=info.failure.strip().partition("\n")[0],
+            failure=first_line(info.failure),
             execution=execution if known is None else known.execution,
             nodes=found.nodes,
             details=found.details,
@@ -167,6 +168,7 @@ class Facts:
         match event:
             case QueryProgress():
                 found = batch_of(event.progress)
+                found = replace(found, query=self._shared(found.query))
                 self._at(found.end)
                 if not idle(found):
                     self.batches.append(found)
@@ -177,7 +179,7 @@ class Facts:
                     query=event.query,
                     name=event.name or "",
                     start=start,
-                    earlier=() if before is None else (*before.earlier, (before.start, before.end)),
+                    earlier=() if before is None else _runs(before, start),
                 )
             case QueryTerminated():
                 known = self.streams.get(event.query, Stream(query=event.query))
@@ -185,8 +187,14 @@ class Facts:
                 self.streams[event.query] = replace(known, end=self.latest, failed=failed)
 
     def _shared(self, text: str) -> str:
-        """Return the same object for equal texts."""
+        """Return the same object for equal texts, shortened."""
+        text = shortened(text)
         return self._names.setdefault(text, text)
+
+
+def _runs(stream: Stream, next_: int) -> tuple[tuple[int, int], ...]:
+    """Return the runs of a stream that is started again; the last one is over by then."""
+    return (*stream.earlier, (stream.start, stream.end or next_))
 
 
 def without_secrets(settings: Mapping[str, str]) -> dict[str, str]:
@@ -220,6 +228,12 @@ def _number(text: str | None) -> int | None:
     except ValueError as error:
         msg = f"a property of a job is {text!r} in place of a number"
         raise TraceError(msg) from error
+
+
+def changes(executors: Iterable[Executor]) -> Iterator[int]:
+    """Yield when executors were added and removed; 0 is unknown."""
+    for each in executors:
+        yield from (each.added, each.removed)
 
 
 def lost_at_the_end(executors: Iterable[Executor], end: int) -> dict[str, Executor]:

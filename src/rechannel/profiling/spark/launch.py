@@ -146,6 +146,9 @@ def marked_logs(directory: Path, mark: str) -> list[Path]:
 
 def _has(place: Path, mark: str) -> bool:
     try:
+        if not place.is_file() and not place.is_dir():
+            # A pipe without a writer would be waited for.
+            return False
         return any(mark.encode() in line for line in islice(log_lines(place), PROPERTIES))
     except (TraceError, OSError):
         return False

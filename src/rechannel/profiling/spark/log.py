@@ -24,16 +24,19 @@ from rechannel.profiling.spark.events import (
     ApplicationStart,
     LogVersion,
 )
-from rechannel.profiling.spark.facts import Facts, lost_at_the_end, whole_stages
+from rechannel.profiling.spark.facts import Facts, changes, lost_at_the_end, whole_stages
 from rechannel.profiling.spark.far import keep, others_of, times_of
 from rechannel.profiling.spark.progress import with_intervals
 from rechannel.profiling.spark.rows import TaskRows
 from rechannel.profiling.spark.task_events import TaskEnd, TaskStart
+from rechannel.profiling.spark.texts import shortened
 from rechannel.profiling.spark.times import core_of, far_apart
 from rechannel.profiling.storage.blocks import RowBlocks
 
 NAMED_LINES = 20
 """Bad lines that are named; all are counted."""
+NAMED_CHARACTERS = 200
+"""Characters of the problem of such a line."""
 
 
 @dataclass(slots=True)
@@ -50,7 +53,7 @@ class SparkLog:
     ended: bool = False
     """Whether the log has the end of the application."""
     over: int = 0
-    """When the application ended, as the log says."""
+    """When the application ended, as the log says; 0 if it does not."""
     lines: int = 0
     attempts: Attempts = field(default_factory=Attempts)
     told: Facts = field(default_factory=Facts)
@@ -59,6 +62,7 @@ class SparkLog:
     bad_lines: int = 0
     far: dict[str, int] = field(default_factory=dict)
     """How many of what were left out, because their times lie far away from all others."""
+    finished: bool = False
 
     @property
     def tasks(self) -> TaskRows:
@@ -115,7 +119,7 @@ class SparkLog:
             end=self.end,
             ended=self.ended,
             settings=told.settings,
-            executors=lost_at_the_end(told.executors.values(), self.end if self.ended else 0),
+            executors=lost_at_the_end(told.executors.values(), self.over),
             jobs=told.jobs,
             stages=whole_stages(told.attempts),
             executions=told.sql.known,
@@ -156,10 +160,14 @@ class SparkLog:
         """Return all tasks. Those without an end last until the end of the log, or of their
         executor. What lies far away from everything else is left out: see `times.py`.
         """
-        self._leave_out_far()
-        self.end = max(self.end, self.attempts.latest)
-        self.attempts.finish(self.end, self.removed)
-        self.told.executors = believed(self.executors, self.tasks)
+        if not self.finished:
+            self.finished = True
+            self._leave_out_far()
+            self.end = max(self.end, self.attempts.latest)
+            if not self.ended:
+                self.end = max([self.end, *changes(self.executors.values())])
+            self.attempts.finish(self.end, self.removed)
+            self.told.executors = believed(self.executors, self.tasks)
         return self.tasks.close()
 
     def _leave_out_far(self) -> None:
@@ -179,14 +187,17 @@ class SparkLog:
         }
         self.start = self.start if first <= self.start <= last else 0
         self.end = min(self.end, last)
+        if self.ended and not first <= self.over <= last:
+            self.over = self.end
 
     def _skip(self, reason: str, origin: str, *, strict: bool) -> None:
         if self.strict and strict:
-            msg = f"line {self.lines} of {origin}: {shortened(reason)}; run without --strict to skip such lines"
+            told = shortened(reason, NAMED_CHARACTERS)
+            msg = f"line {self.lines} of {origin}: {told}; run without --strict to skip such lines"
             raise TraceError(msg)
         self.bad_lines += 1
         if len(self.bad) < NAMED_LINES:
-            self.bad.append((self.lines, shortened(reason)))
+            self.bad.append((self.lines, shortened(reason, NAMED_CHARACTERS)))
 
     def _take(self, event: object) -> None:
         match event:
@@ -195,7 +206,8 @@ class SparkLog:
             case TaskStart():
                 self.attempts.began(event)
             case ApplicationStart():
-                self.name, self.number = event.name or self.name, event.number or self.number
+                self.name = shortened(event.name) or self.name
+                self.number = event.number or self.number
                 self.start = self.start or event.time
                 self.end = max(self.end, event.time)
             case ApplicationEnd():
@@ -206,8 +218,3 @@ class SparkLog:
             case _:
                 self.told.see(event)
                 self.end = max(self.end, self.told.latest)
-
-
-def shortened(text: str, most: int = 200) -> str:
-    """Return a text of at most `most` characters."""
-    return text if len(text) <= most else f"{text[: most - 4]} ..."

@@ -24,8 +24,11 @@ _PYTHON = re.compile(r"\w*(?:InPandas|InArrow|Python)\w*\W")
 """Matches a node that calls Python functions."""
 _CALL = re.compile(r"([\w<>]+)\(")
 _NUMBER = re.compile(r"#\d+L?|plan_id=\d+")
+_PARENTHESIS = re.compile(r"[()]")
 _SEARCHED = 2_000
 """Characters of a node that are searched for functions."""
+_ARGUMENTS = 20_000
+"""Characters of a node within which the arguments of a function end."""
 DETAIL = 300
 """Characters of a node with its arguments that are kept."""
 DETAILS = 1 << 24
@@ -85,17 +88,26 @@ def python_functions(text: str) -> list[str]:
     if not _PYTHON.match(text):
         return []
     numbered, outermost, end = [], [], 0
+    closed = _closed(text)
     for call in _CALL.finditer(text, 0, _SEARCHED):
-        depth, at = 1, call.end()
-        while depth and at < len(text):
-            depth += {"(": 1, ")": -1}.get(text[at], 0)
-            at += 1
+        at = closed.get(call.end(), len(text))
         if text[at : at + 1] == "#":
             numbered.append(call[1])
         if call.start() >= end:
             outermost.append(call[1])
             end = at
     return list(dict.fromkeys(numbered or outermost))
+
+
+def _closed(text: str) -> dict[int, int]:
+    """Return, by the place after an opening parenthesis, the place after the one that closes it."""
+    found, opened = {}, []
+    for each in _PARENTHESIS.finditer(text, 0, _ARGUMENTS):
+        if each[0] == "(":
+            opened.append(each.end())
+        elif opened:
+            found[opened.pop()] = each.end()
+    return found
 
 
 def counted(plan: PlanNode) -> Mapping[int, StageNodes]:
@@ -131,7 +143,9 @@ class Plans:
     """Plans of SQL executions that are running."""
 
     _nodes: dict[int, StageNodes] = field(default_factory=dict)
-    _of: dict[int, list[int]] = field(default_factory=dict)
+    """By accumulator, of the execution that named it last: what is cached is in the plans of several."""
+    _of: dict[int, dict[int, StageNodes]] = field(default_factory=dict)
+    """The same of each execution."""
     _known: dict[tuple[str, ...], StageNodes] = field(default_factory=dict)
     _room: int = DETAILS
 
@@ -143,10 +157,11 @@ class Plans:
             case SqlStarted() | SqlPlanned():
                 found = counted(event.plan)
                 self._nodes.update(found)
-                self._of.setdefault(event.execution, []).extend(found)
+                self._of.setdefault(event.execution, {}).update(found)
             case SqlEnded():
-                for counter in self._of.pop(event.execution, ()):
-                    self._nodes.pop(counter, None)
+                for counter, nodes in self._of.pop(event.execution, {}).items():
+                    if self._nodes.get(counter) is nodes:
+                        del self._nodes[counter]
 
     def nodes(self, stage: StageInfo) -> StageNodes:
         """Return the nodes of a stage; none if no plan is known, or if the stage has not ended."""

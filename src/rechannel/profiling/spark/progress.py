@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -24,7 +24,6 @@ SPREAD = 0.1
 def batch_of(progress: StreamProgress) -> Batch:
     """Return a batch. Raises TraceError if its time is not a timestamp."""
     start, states = moment(progress.timestamp), progress.states
-    water = progress.event_time.watermark
     return Batch(
         query=progress.name or progress.query,
         number=progress.batch,
@@ -39,7 +38,7 @@ def batch_of(progress: StreamProgress) -> Batch:
         state_bytes=sum(each.size for each in states),
         state_commit_ms=sum(each.commit for each in states),
         state_ms=sum(each.updating + each.removing + each.commit for each in states),
-        watermark=max(0, moment(water)) if water else 0,
+        watermark=_watermark(progress.event_time.watermark),
         late_rows=sum(each.late for each in states),
         source_backlog=_backlog(progress.sources),
     )
@@ -52,12 +51,21 @@ def idle(batch: Batch) -> bool:
 
 
 def moment(timestamp: str) -> int:
-    """Return Unix milliseconds. timestamp: ISO 8601. Raises TraceError."""
+    """Return Unix milliseconds. timestamp: ISO 8601, UTC if it names no zone. Raises TraceError."""
     try:
-        return round(datetime.fromisoformat(timestamp).timestamp() * 1_000)
+        told = datetime.fromisoformat(timestamp)
+        return round((told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp() * 1_000)
     except (ValueError, OverflowError, OSError) as error:
-        msg = f"a batch begins at {timestamp!r}, which is not a timestamp"
+        msg = f"a stream tells the time {timestamp!r}, which is not a timestamp"
         raise TraceError(msg) from error
+
+
+def _watermark(timestamp: str | None) -> int:
+    """Return Unix milliseconds; 0 if it is unknown, or lies before 1970 or the year 1."""
+    try:
+        return max(0, moment(timestamp)) if timestamp else 0
+    except TraceError:
+        return 0
 
 
 def with_intervals(batches: Sequence[Batch]) -> list[Batch]:
@@ -66,12 +74,15 @@ def with_intervals(batches: Sequence[Batch]) -> list[Batch]:
     The log does not have it. Where a batch ended and the next one waited for its trigger, their
     starts are one interval apart; it is known if `LEAST_TRIGGERS` of such distances agree.
     """
-    found = {query: _interval(batches, query) for query in {each.query for each in batches}}
+    of: dict[str, list[Batch]] = {}
+    for each in batches:
+        of.setdefault(each.query, []).append(each)
+    found = {query: _interval(mine) for query, mine in of.items()}
     return [replace(each, interval=found[each.query]) for each in batches]
 
 
-def _interval(batches: Iterable[Batch], query: str) -> int:
-    mine = sorted((each for each in batches if each.query == query), key=lambda each: each.start)
+def _interval(batches: Iterable[Batch]) -> int:
+    mine = sorted(batches, key=lambda each: each.start)
     apart = [
         after.start - before.start
         for before, after in pairwise(mine)
@@ -104,6 +115,8 @@ def _apart(latest: Any, end: Any) -> int | None:
         parts = [_apart(latest[name], end[name]) for name in latest if name in end]
         known = [part for part in parts if part is not None]
         return sum(known) if known else None
+    if isinstance(latest, bool) or isinstance(end, bool):
+        return None
     if isinstance(latest, int) and isinstance(end, int):
         return max(0, latest - end)
     return None

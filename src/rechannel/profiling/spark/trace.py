@@ -238,7 +238,7 @@ def _span(of_tasks: tuple[int, int] | None, log: SparkLog) -> tuple[int, int]:
 
 
 def _parents(done: PlacedTasks, stages: Mapping[int, Stage], first: Indices) -> dict[int, Indices]:
-    """Return, by stage, the cores that wrote what it reads."""
+    """Return, by stage, the cores that wrote what it reads; nothing for a stage of which none is known."""
     wrote = done.wrote
     worker = first[wrote[:, 1]] + wrote[:, 2]
     begin = np.searchsorted(wrote[:, 0], done.stages)
@@ -250,7 +250,7 @@ def _parents(done: PlacedTasks, stages: Mapping[int, Stage], first: Indices) -> 
         parents = stages[stage].parents if stage in stages else ()
         known = [each if each in place else _same(stages, ran, each) for each in parents]
         parts = [worker[begin[place[p]] : end[place[p]]] for p in known if p is not None]
-        if parts:
+        if any(map(len, parts)):
             found[stage] = np.unique(np.concatenate(parts)).astype(np.int32)
     return found
 

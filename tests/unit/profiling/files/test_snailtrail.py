@@ -72,9 +72,23 @@ def test_halves(tmp_path):
         ([[1, 2, 3]], "record 0 of .* is not 7 whole numbers"),
         ([[0, 0, 4, 1, -1, -1, -1], "text"], "record 1 of"),
         ([[0, 0, 99, 1, -1, -1, -1]], "activity type 99; they are 1 to 13"),
-        ([["x", 0, 4, 1, -1, -1, -1]], "not a trace of SnailTrail"),
+        ([["x", 0, 4, 1, -1, -1, -1]], "record 0 of"),
+        ([["1", 0, 4, 1, -1, -1, -1]], "record 0 of"),
+        ([[1.5, 0, 4, 1, -1, -1, -1]], "record 0 of"),
+        ([[None, 0, 4, 1, -1, -1, -1]], "record 0 of"),
+        ([[0, 0, {}, 1, -1, -1, -1]], "record 0 of"),
+        ([[1 << 63, 0, 4, 1, -1, -1, -1]], "not a trace of SnailTrail"),
     ],
 )
 def test_what_is_no_record(tmp_path, rows, words):
     with pytest.raises(TraceError, match=words):
         read_records(written(tmp_path, rows))
+
+
+def test_records_are_read_block_by_block(tmp_path, monkeypatch):
+    rows = records(paper())
+    file = written(tmp_path, rows)
+    whole = read_records(file)
+    monkeypatch.setattr("rechannel.profiling.files.snailtrail.BLOCK_ROWS", 5)
+    assert len(rows) > 10
+    assert summed(read_records(file).trace) == pytest.approx(summed(whole.trace))

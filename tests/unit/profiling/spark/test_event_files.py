@@ -248,3 +248,14 @@ def test_of_a_line_that_is_too_long_a_part_is_kept(tmp_path, monkeypatch):
     file.write_bytes(b"x" * 100_000 + b"\n" + small()[1])
     with pytest.raises(TraceError, match="its first line is longer than"):
         list(log_lines(file))
+
+
+def test_a_broken_header_within_snappy_is_not_the_end(tmp_path):
+    data = b"".join(small())
+    broken = snappy(data)[:16] + b"\x82SNAxxxx" + bytes(8) + snappy(data)[16:]
+    (tmp_path / "app-1.snappy").write_bytes(broken)
+    with pytest.raises(TraceError, match="a header begins with"):
+        list(log_lines(tmp_path / "app-1.snappy"))
+    # One that is only begun is.
+    (tmp_path / "app-1.snappy").write_bytes(snappy(data) + b"\x82SNAPP")
+    assert b"".join(log_lines(tmp_path / "app-1.snappy")) == data

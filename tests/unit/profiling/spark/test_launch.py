@@ -1,10 +1,12 @@
 """How applications are run so that their logs are found."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from rechannel.profiling.spark.event_files import log_lines
 from rechannel.profiling.spark.launch import (
     MARK,
     launch,
@@ -132,3 +134,17 @@ def test_the_logs_of_a_run_are_those_with_its_mark(tmp_path):
     assert marked_logs(tmp_path, "m3") == [rolled]
     assert marked_logs(tmp_path, "m4") == []
     assert marked_logs(tmp_path / "nowhere", "m1") == []
+
+
+def test_pipes_in_a_directory_of_logs_are_not_waited_for(tmp_path, monkeypatch):
+    (tmp_path / "mine").write_bytes(marked("m1"))
+    os.mkfifo(tmp_path / "pipe")
+    opened = []
+
+    def lines(place):
+        opened.append(place.name)
+        return log_lines(place) if place.name == "mine" else []
+
+    monkeypatch.setattr("rechannel.profiling.spark.launch.log_lines", lines)
+    assert [place.name for place in marked_logs(tmp_path, "m1")] == ["mine"]
+    assert opened == ["mine"]

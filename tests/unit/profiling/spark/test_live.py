@@ -263,6 +263,21 @@ def test_a_watch_ends_with_its_session():
     assert watch.profile().known > 0
 
 
+def test_a_watch_whose_session_vanishes_ends(caplog):
+    known = Known(2)
+
+    def stopped():
+        if len(known.asked) == 2:
+            raise ConnectionError("the gateway is gone")
+        return False
+
+    known.stopped = stopped
+    known.ready = lambda end_ms: 0
+    watch = Watch(live=known, window_ms=500)
+    until(lambda: "no longer profiled: the gateway is gone" in caplog.text)
+    assert titles(watch) == titles(known.made)
+
+
 def test_a_watch_may_be_stopped_by_whom_it_tells():
     known, told = Known(3), []
 

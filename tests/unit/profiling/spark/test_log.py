@@ -220,3 +220,21 @@ def test_numbers_that_cannot_be_are_bad_lines():
 def test_a_log_without_tasks_lasts_as_long_as_its_jobs():
     cut = [each for each in small() if b"Task" not in each and b"ApplicationEnd" not in each]
     assert spark_trace(SparkLog().read(cut)).span == (START * MS, (START + 720) * MS)
+
+
+def test_a_stage_whose_parents_left_nothing_fetches_from_nobody():
+    lines = small()
+    over = next(n for n, each in enumerate(lines) if b"StageCompleted" in each)
+    gone = [
+        task_end(0, info(number, "1", 110, end), None, "Resubmitted")
+        for number, end in ((0, 210), (1, 510))
+    ]
+    log = SparkLog().read([*lines[: over + 1], *gone, *lines[over + 1 :]])
+    made = spark_trace(log)
+    assert log.tasks.lost == {0, 1}
+    assert made.parents == {}
+    trace = made.whole()
+    between = (trace.messages.source > 0) & (trace.messages.target > 0)
+    assert not between.any()
+    # What it waited for is not known, so that it is an activity.
+    assert trace.names.kinds.index("fetch wait") in trace.activities.kind

@@ -3,6 +3,7 @@
 import pytest
 
 from rechannel.profiling.spark.log import SparkLog
+from rechannel.profiling.spark.plans import python_functions
 from tests.unit.profiling.logs import line, small, stage_info
 
 SQL = "org.apache.spark.sql.execution.ui."
@@ -140,3 +141,30 @@ def test_arguments_are_dropped_when_there_is_no_room():
     start = sql("SQLExecutionStart", executionId=0, sparkPlanInfo=node("A", text="A x", counts=[1]))
     found = log.read([*small()[:2], start, done(0, [1])]).facts().stages[0, 0]
     assert (found.nodes, found.details) == (("A",), ())
+
+
+def test_what_is_cached_is_in_the_plans_of_several_executions():
+    begun = [
+        sql("SQLExecutionStart", executionId=each, sparkPlanInfo=node("Scan", counts=[1]))
+        for each in (0, 1)
+    ]
+    ended = [sql("SQLExecutionEnd", executionId=each, time=1) for each in (0, 1)]
+    assert named(*begun, ended[0], done(0, [1])) == {0: "Scan"}
+    assert named(*begun, *ended, done(0, [1])) == {0: "WholeStageCodegen (9)"}
+
+
+class Read(str):
+    """A text that counts how many of its characters were looked at one by one."""
+
+    __slots__ = ("count",)
+
+    def __getitem__(self, at):
+        self.count = getattr(self, "count", 0) + 1
+        return super().__getitem__(at)
+
+
+def test_calls_that_do_not_end_are_looked_at_once():
+    text = Read("BatchEvalPython [" + "a(" * 500 + "x" * 50_000)
+    assert python_functions(text) == ["a"]
+    assert text.count <= 1_000
+    assert python_functions("BatchEvalPython [f(a#1)) g(b#2)#3]") == ["g"]

@@ -137,3 +137,11 @@ def test_the_notes_of_a_file(tmp_path):
     file.write_bytes(b"".join(small()).replace(b"4.3.0", b"1.6.3"))
     (note,) = open_file(file).notes
     assert note.startswith("the log is of Spark 1.6.3, and logs before 2.1 are not supported")
+
+
+def test_what_was_left_out_is_noted_if_the_end_lies_far_away_too(tmp_path):
+    file = tmp_path / "app-1"
+    late = line("ApplicationEnd", Timestamp=START + 9 * YEAR)
+    file.write_bytes(b"".join([*small()[:-1], ended(9, -START, 300), late]))
+    (note,) = open_file(file).notes
+    assert note.startswith("1 task lies more than 400 days away")
