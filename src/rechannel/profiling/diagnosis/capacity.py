@@ -11,6 +11,7 @@ import numpy.typing as npt
 from rechannel.profiling.diagnosis.schedule import Floats, Ints
 from rechannel.profiling.diagnosis.task_table import TaskTable
 from rechannel.profiling.spark.application import Application
+from rechannel.profiling.spark.driver import task_cpus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -25,8 +26,7 @@ class Capacity:
     @classmethod
     def of(cls, app: Application, table: TaskTable) -> Capacity:
         """Return the cores of all executors; of unknown ones, as many as worked at the same time."""
-        asked = app.settings.get("spark.task.cpus", "1")
-        each = max(1, int(asked)) if asked.isdecimal() else 1
+        each = task_cpus(app)
         events = []
         for executor in app.executors.values():
             cores = max(1, executor.cores // each)

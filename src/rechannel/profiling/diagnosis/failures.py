@@ -83,7 +83,7 @@ def failures(case: Case) -> Iterator[Finding]:
         if bool(rows["good"].all()) and not len(begun):
             continue
         stage = app.stages.get((number, attempt), Stage(number=number, attempt=attempt))
-        cause = _cause(rows, stage, lost) or ("lost-executor" if len(begun) else None)
+        cause = _cause(app, rows, lost) or ("lost-executor" if len(begun) else None)
         if cause is not None:
             _add(costs[cause], case, stage, rows, begun if cause == "lost-executor" else {})
     length = case.run_ms
@@ -141,21 +141,19 @@ def waited(rows: Rows, outages: Sequence[Outage]) -> Mapping[int, int]:
     return found
 
 
-def _cause(rows: Rows, stage: Stage, lost: list[Executor]) -> str | None:
+def _cause(app: Application, rows: Rows, lost: list[Executor]) -> str | None:
     """Return the kind of failure that a stage had; None if its attempts were only beaten by others."""
     bad = rows[~rows["good"] & ~rows["killed"]]
     if not len(bad):
         return None
     at = int(bad["finish"].max()) // MS + SOON
-    begun = stage.submitted or int(rows["launch"].min()) // MS
     if bool((bad["failed"] == FETCH).any()):
         gone = any(at - RECENT <= each.removed <= at for each in lost)
         return "lost-executor" if gone else "fetch-failure"
-    if bool(np.isin(bad["failed"], (0, LOST)).any()) and any(
-        begun <= each.removed + SOON for each in lost
-    ):
-        return "lost-executor"
-    return "failed-work"
+    numbers = app.tasks.executors
+    gone_numbers = [numbers[each.name] for each in lost if each.name in numbers]
+    there = np.isin(bad["failed"], (0, LOST)) & np.isin(bad["executor"], gone_numbers)
+    return "lost-executor" if bool(there.any()) else "failed-work"
 
 
 def _add(cost: Cost, case: Case, stage: Stage, rows: Rows, waiting: Mapping[int, int]) -> None:

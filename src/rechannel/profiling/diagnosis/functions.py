@@ -65,8 +65,8 @@ def _finding(case: Case, family: Family, names: tuple[str, ...], gain: Gain) -> 
     return Finding(
         cause="python-function",
         text=(
-            f"{called(case, key)}{alike(family)} spends {percent(took / lasted)} of its tasks' time in the Python"
-            f" {plural} {listed(unique)}: {duration(took / MS)} in all, while the JVM waits."
+            f"{called(case, key)}{alike(family.stages)} spends {percent(took / lasted)} of its tasks' time in the"
+            f" Python {plural} {listed(unique)}: {duration(took / MS)} in all, while the JVM waits."
         ),
         advice=(
             f"Write {listed(unique)} with Spark's own expressions, or as a pandas UDF that works on whole columns;"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import ceil
 
 import numpy as np
 
-from rechannel.profiling.diagnosis.case import Case, Family, Gain
+from rechannel.profiling.diagnosis.case import Case, Gain
 from rechannel.profiling.diagnosis.change import Change
 from rechannel.profiling.diagnosis.schedule import Durations
 from rechannel.profiling.diagnosis.stage_names import alike, called, place_of
@@ -47,7 +47,7 @@ def spill(case: Case) -> Iterator[Finding]:
             compared = compared or rate is not None
         gain = case.gain(Change(durations=mended))
         if case.worth(gain):
-            yield _spilled(case, family, keys[0], gain, compared=compared)
+            yield _spilled(case, keys, gain, compared=compared)
 
 
 def _rate(rows: Rows) -> float | None:
@@ -77,10 +77,11 @@ def _unspilled(took: Durations, rows: Rows, rate: float | None) -> Durations:
     return np.where(rows["spill_disk"] > 0, dry, took).astype(np.float32)
 
 
-def _spilled(case: Case, family: Family, key: StageKey, gain: Gain, *, compared: bool) -> Finding:
+def _spilled(case: Case, stages: Sequence[StageKey], gain: Gain, *, compared: bool) -> Finding:
+    key = max(stages, key=lambda each: case.sum([each], "spill_disk"))
     rows = case.rows(key)
     wet = rows[rows["spill_disk"] > 0]
-    disk, memory = case.sum(family.stages, "spill_disk"), case.sum(family.stages, "spill_memory")
+    disk, memory = case.sum([key], "spill_disk"), case.sum([key], "spill_memory")
     need = float((wet["peak"] + wet["spill_memory"]).max())
     had = float(np.median(wet["peak"]))
     times = need / max(1.0, had)
@@ -98,7 +99,7 @@ def _spilled(case: Case, family: Family, key: StageKey, gain: Gain, *, compared:
     return Finding(
         cause="spill",
         text=(
-            f"{called(case, key)}{alike(family)} spills {size(disk)} to disk ({size(memory)} in memory), in"
+            f"{called(case, key)}{alike(stages)} spills {size(disk)} to disk ({size(memory)} in memory), in"
             f" {some} of its {counted(len(rows), 'task')}: a task would need about {size(need)} and had"
             f" {size(had)}. The gain is {assumed}."
         ),

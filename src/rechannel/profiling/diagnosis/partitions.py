@@ -8,13 +8,13 @@ result); of tiny tasks, all that does not grow with the bytes that they read, by
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, inf
 
 import numpy as np
 
-from rechannel.profiling.diagnosis.case import Case, Family, Gain
+from rechannel.profiling.diagnosis.case import Case, Gain
 from rechannel.profiling.diagnosis.change import Change
 from rechannel.profiling.diagnosis.schedule import Durations
 from rechannel.profiling.diagnosis.stage_names import alike, called, place_of
@@ -62,7 +62,7 @@ def too_few(case: Case) -> Iterator[Finding]:
             continue
         gain = case.gain(Change(durations=mended))
         if case.worth(gain):
-            yield _few(case, family, next(iter(mended)), gain)
+            yield _few(case, list(mended), gain)
 
 
 def split(case: Case, key: StageKey) -> Durations | None:
@@ -112,7 +112,8 @@ def fixed_cost(case: Case, key: StageKey) -> float:
     return rest / MS / max(1, len(case.durations(key)))
 
 
-def _few(case: Case, family: Family, key: StageKey, gain: Gain) -> Finding:
+def _few(case: Case, stages: Sequence[StageKey], gain: Gain) -> Finding:
+    key = stages[0]
     good, cores = case.good(key), cores_then(case, key)
     few = len(good) < cores
     median = float(np.median(good))
@@ -132,7 +133,7 @@ def _few(case: Case, family: Family, key: StageKey, gain: Gain) -> Finding:
         )
     return Finding(
         cause="too-few-partitions" if few else "idle-cores",
-        text=f"{called(case, key)}{alike(family)} {about}.",
+        text=f"{called(case, key)}{alike(stages)} {about}.",
         advice=_cut(case, case.app.stages.get(key), len(good), cores),
         gain=gain.share,
         seconds=gain.seconds,
@@ -186,7 +187,7 @@ def too_many(case: Case) -> Iterator[Finding]:
             continue
         gain = case.gain(Change(durations={key: new.tasks for key, new in mended.items()}))
         if case.worth(gain):
-            yield _many(case, family, next(iter(mended)), mended, gain)
+            yield _many(case, mended, gain)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -232,15 +233,14 @@ def _work(case: Case, key: StageKey) -> float:
     return float(max(0.0, slope + 2 * error) * read.sum())
 
 
-def _many(
-    case: Case, family: Family, key: StageKey, mended: dict[StageKey, Merged], gain: Gain
-) -> Finding:
+def _many(case: Case, mended: Mapping[StageKey, Merged], gain: Gain) -> Finding:
+    key = next(iter(mended))
     good, cores = case.good(key), cores_then(case, key)
     asked = case.app.settings.get(_SETTINGS, "200")
     return Finding(
         cause="too-many-partitions",
         text=(
-            f"{called(case, key)}{alike(family)} has {len(good):,} tasks for {cores:.0f} cores with a median of"
+            f"{called(case, key)}{alike(mended)} has {len(good):,} tasks for {cores:.0f} cores with a median of"
             f" {duration(float(np.median(good)))}: {percent(mended[key].share)} of their time is what starting and"
             " ending a task costs, not work."
         ),

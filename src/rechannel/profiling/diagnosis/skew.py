@@ -8,7 +8,7 @@ stage. A long task without more data is as fast as the others then.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -58,7 +58,7 @@ def skew(case: Case) -> Iterator[Finding]:
             # Other stages of the family have long tasks that no split of their data would mend.
             gain = case.gain(Change(durations={key: evened(case, key) for key in larger}))
             if case.worth(gain):
-                yield _skewed(case, replace(family, stages=list(larger)), larger, gain)
+                yield _skewed(case, larger, gain)
         elif seen:
             worst = _worst(case, seen)
             one = seen[worst]
@@ -230,13 +230,13 @@ def _spends(case: Case, key: StageKey, seen: _Long, like: str = "") -> str:
     )
 
 
-def _skewed(case: Case, family: Family, larger: Mapping[StageKey, _Long], gain: Gain) -> Finding:
+def _skewed(case: Case, larger: Mapping[StageKey, _Long], gain: Gain) -> Finding:
     key = _worst(case, larger)
     seen = larger[key]
     node = keyed(case.app.stages.get(key)) if seen.shuffled else None
     return Finding(
         cause="skew",
-        text=f"{_spends(case, key, seen, alike(family))}, because it {seen.why}.",
+        text=f"{_spends(case, key, seen, alike(larger))}, because it {seen.why}.",
         advice=_advice(case, node, shuffled=seen.shuffled),
         gain=gain.share,
         seconds=gain.seconds,

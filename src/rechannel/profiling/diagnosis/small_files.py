@@ -7,13 +7,13 @@ longer than later ones (classes are loaded, code is compiled) stays.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
 
-from rechannel.profiling.diagnosis.case import Case, Family, Gain
+from rechannel.profiling.diagnosis.case import Case, Gain
 from rechannel.profiling.diagnosis.change import Change
 from rechannel.profiling.diagnosis.partitions import cores_then, fixed_cost
 from rechannel.profiling.diagnosis.plans import plan_nodes
@@ -67,8 +67,7 @@ def small_files(case: Case) -> Iterator[Finding]:
             continue
         gain = case.gain(Change(durations={key: new for key, (_, new) in mended.items()}))
         if case.worth(gain):
-            key = next(iter(mended))
-            yield _finding(case, family, key, mended[key][0], gain)
+            yield _finding(case, {key: files for key, (files, _) in mended.items()}, gain)
 
 
 def _read(case: Case, key: StageKey) -> _Files | None:
@@ -117,13 +116,14 @@ def _merged(case: Case, key: StageKey, files: _Files) -> Durations | None:
     return np.full(count, task, dtype=np.float32)
 
 
-def _finding(case: Case, family: Family, key: StageKey, files: _Files, gain: Gain) -> Finding:
+def _finding(case: Case, mended: Mapping[StageKey, _Files], gain: Gain) -> Finding:
+    key, files = next(iter(mended.items()))
     good = case.good(key)
     took = float(good.sum())
     return Finding(
         cause="small-files",
         text=(
-            f"{called(case, key)}{alike(family)} reads {files.count:,} files of {size(files.size / files.count)} on"
+            f"{called(case, key)}{alike(mended)} reads {files.count:,} files of {size(files.size / files.count)} on"
             f" average: its tasks take {duration(took)} for {size(files.size)}, {duration(took / files.count)} for each"
             f" file, and {percent(1 - files.size / READ_RATE * 1_000 / took)} of that goes into opening files."
         ),

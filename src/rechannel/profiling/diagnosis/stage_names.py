@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sized
 from dataclasses import dataclass
 
-from rechannel.profiling.diagnosis.case import Case, Family
+from rechannel.profiling.diagnosis.case import Case
 from rechannel.profiling.diagnosis.task_table import StageKey
 from rechannel.profiling.model.finding import Place
 from rechannel.profiling.spark.application import Stage
@@ -67,9 +68,9 @@ def called(case: Case, key: StageKey) -> str:
     return f"Stage {number} ({does})" if does else f"Stage {number}"
 
 
-def alike(family: Family) -> str:
-    """Return how many more stages there are like the first of a family, as an insertion."""
-    more = len(family.stages) - 1
+def alike(stages: Sized) -> str:
+    """Return how many more stages there are like the first of some, as an insertion."""
+    more = len(stages) - 1
     return f", like {more} other{'' if more == 1 else 's'}," if more else ""
 
 

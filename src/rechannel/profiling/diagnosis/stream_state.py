@@ -145,9 +145,10 @@ def too_late(time: DriverTime, facts: StreamFacts) -> Iterator[Finding]:
     if late < LATE * rows or not late:
         return
     worst = max(facts.batches, key=lambda batch: batch.late_rows)
+    share = f" ({percent(late / rows)})" if rows else ""
     yield Finding(
         cause="late-rows",
-        text=f"{capitalised(stream_name(facts.query))} drops {counted(late, 'row')} ({percent(late / rows)}) that"
+        text=f"{capitalised(stream_name(facts.query))} drops {counted(late, 'row')}{share} that"
         f" came after the watermark, most of them in batch {worst.number}.",
         advice="If they are needed, use a longer delay in `withWatermark`; state then stays longer.",
         gain=None,

@@ -238,11 +238,14 @@ def _lives(app: Application) -> list[tuple[int, int, int]]:
     unknown = set(app.tasks.executors) - set(app.executors)
     if unknown or not all(each.added for each in executors):
         return []
-    cpus = app.settings.get("spark.task.cpus", "")
-    each_takes = max(1, int(cpus)) if re.fullmatch(r"[0-9]{1,4}", cpus) else 1
-    return [
-        (each.added, each.removed or NEVER, max(0, each.cores) // each_takes) for each in executors
-    ]
+    cpus = task_cpus(app)
+    return [(each.added, each.removed or NEVER, max(0, each.cores) // cpus) for each in executors]
+
+
+def task_cpus(app: Application) -> int:
+    """Return how many cores a task takes."""
+    asked = app.settings.get("spark.task.cpus", "")
+    return max(1, int(asked)) if re.fullmatch(r"[0-9]{1,4}", asked) else 1
 
 
 def _slots(times: Times, executors: Sequence[tuple[int, int, int]]) -> npt.NDArray[np.int64]:

@@ -3,6 +3,7 @@
 from random import Random
 
 import numpy as np
+import pytest
 
 from rechannel.profiling.diagnosis.capacity import Capacity
 from rechannel.profiling.diagnosis.replacements import replacements
@@ -10,8 +11,8 @@ from rechannel.profiling.diagnosis.task_table import TaskTable
 from tests.unit.profiling.diagnosis.made import START, application, executor, task
 
 
-def capacity(*executors, tasks=()):
-    app = application(1_000, tasks, *executors)
+def capacity(*executors, tasks=(), **settings):
+    app = application(1_000, tasks, *executors, settings=settings)
     return Capacity.of(app, TaskTable.of(app.tasks))
 
 
@@ -32,6 +33,13 @@ def test_core_milliseconds_are_the_sum_of_the_cores_of_each_one():
 def test_executors_that_the_log_does_not_mention_are_always_there():
     found = capacity(executor("1", 10), tasks=[task(0, 0, 100, 200, "2")])
     assert found.within(START, START + 20) == 20 + 2 * 10
+
+
+@pytest.mark.parametrize(
+    ("asked", "cores"), [("2", 4), ("0", 8), ("-1", 8), ("two", 8), ("9" * 5_000, 8)]
+)
+def test_tasks_that_take_several_cores(asked, cores):
+    assert capacity(executor("1", 0, cores=8), **{"spark.task.cpus": asked}).most == cores
 
 
 def test_each_executor_takes_the_place_of_one_other():

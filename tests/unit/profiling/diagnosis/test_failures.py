@@ -52,6 +52,25 @@ def test_attempts_that_were_beaten_are_no_failures():
     )
 
 
+def test_an_executor_that_was_lost_is_not_blamed_for_tasks_that_ran_elsewhere():
+    tasks = [
+        task(0, 0, 1_000, 5_000, "1"),
+        task(0, 1, 1_000, 4_000, "3", failed="executor lost"),
+        task(0, 1, 4_100, 8_100, "1"),
+        task(1, 0, 9_000, 15_000, "1"),
+    ]
+    executors = [
+        executor("1", 500),
+        executor("2", 500, removed=12_000, lost=True),
+        # Spark has let it go.
+        executor("3", 500, removed=4_050),
+    ]
+    app = application(20_000, tasks, stage(0, 900, 8_100, 2), stage(1, 9_000, 15_000), *executors)
+    finding = found(failures, app)
+    assert finding["failed-work"].seconds == pytest.approx(3.1)
+    assert finding["lost-executor"].gain is None
+
+
 def test_a_lost_executor():
     tasks = [
         task(0, 0, 1_000, 6_000, "1"),

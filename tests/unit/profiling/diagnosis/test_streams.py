@@ -299,6 +299,8 @@ def test_rows_that_come_too_late_and_uneven_batches():
     late = found(on_driver, stream(late_rows=lambda n: 10 if n == 4 else 0))["late-rows"]
     assert late.gain is None
     assert "drops 10 rows (1 %)" in late.text
+    late = found(on_driver, stream(late_rows=lambda n: 10, rows=lambda _: 0))["late-rows"]
+    assert "drops 80 rows that came after the watermark" in late.text
     things, at = [executor("driver", 0)], 1_000
     for number in range(14):
         lasts = 9_000 if number == 7 else 1_000

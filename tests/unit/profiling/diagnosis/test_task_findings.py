@@ -143,6 +143,14 @@ def test_one_task_for_all():
     assert found.seconds == pytest.approx(15, abs=0.1)
 
 
+def test_only_stages_that_have_too_few_tasks_are_counted():
+    one, enough = Made(tasks=times(1, 9_000)), Made(tasks=times(4, 10_000))
+    case = of([enough], [one], [enough], [one])
+    assert [len(family.stages) for family in case.families] == [4]
+    (found,) = too_few(case)
+    assert found.text.startswith("Stage 1 (map at job.py:1), like 1 other, has 1 task")
+
+
 def test_a_last_wave_of_one_task():
     case = of([Made(tasks=times(5, 4_000))])
     (found,) = too_few(case)
@@ -265,6 +273,14 @@ def test_spilling_of_all_tasks():
     assert "21 times as many tasks" in found.advice
     # 200 MiB in memory at 10 MiB a second are more than they took; one byte of 101 is read only.
     assert found.seconds == pytest.approx(18 * 0.9)
+
+
+def test_the_stage_that_spills_most_is_the_one_that_is_named():
+    jobs = [Did(ms=12_000, read=MIB, spilled=20 * MIB), Did(ms=9_000, read=MIB, spilled=50 * MIB)]
+    case = of(*([Made(tasks=[did] * 8)] for did in (*jobs, Did(ms=1_000))))
+    assert [len(family.stages) for family in case.families] == [3]
+    (found,) = spill(case)
+    assert found.text.startswith("Stage 1 (map at job.py:1), like 1 other, spills 400 MiB to disk")
 
 
 @pytest.mark.parametrize("spilled", [0, MIB])
