@@ -21,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rechannel.cli.words import in_options
+from rechannel.profiling.model import words
 
 _LONG = 40
 
@@ -30,8 +31,6 @@ PROSE = 80
 """Width of paragraphs on a terminal."""
 _UNIT = re.compile(r"(\d) (%|ms|s|min|h|B|[KMGT]iB)(?!\w)")
 """Matches a figure and its unit, which stay on one line."""
-
-STEPS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 _OBEYED = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -165,13 +164,7 @@ def count(number: float | None) -> str:
 
 def size(bytes_: float | None) -> str:
     """A number of bytes with its unit."""
-    if bytes_ is None:
-        return "-"
-    for step in STEPS[:-1]:
-        if bytes_ < 1024:
-            return f"{bytes_:,.0f} {step}" if step == "B" else f"{bytes_:,.1f} {step}"
-        bytes_ /= 1024
-    return f"{bytes_:,.1f} {STEPS[-1]}"
+    return "-" if bytes_ is None else words.size(bytes_)
 
 
 def moment(ms: float) -> str:

@@ -92,6 +92,7 @@ def _open_job(files: JobFiles, *, strict: bool) -> OpenedTrace:
     ]
     return OpenedTrace(
         title=job.title,
+        application=job.log.job,
         source=StoredTrace.of(did.trace),
         notes=job.notes + did.notes,
         seats=did.seats,
@@ -140,6 +141,7 @@ def _open_spark(place: Path, *, strict: bool) -> OpenedTrace:
     facts = log.facts()
     return OpenedTrace(
         title=title,
+        application=log.name,
         source=made,
         notes=notes,
         batches=log.batches,

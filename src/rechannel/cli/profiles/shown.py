@@ -19,13 +19,13 @@ from rechannel.cli.screen import (
 )
 from rechannel.errors import RefusedError
 from rechannel.profiling.model.comparison import UNEXPLAINED
-from rechannel.profiling.model.finding import WEIGHT
+from rechannel.profiling.model.finding import WEIGHT, gained
 from rechannel.profiling.model.trace import NS
-from rechannel.profiling.model.words import seconds
+from rechannel.profiling.model.words import percent
 from rechannel.profiling.report.record import SUMMARIES, about, as_record, summaries
 
 NOTHING = (
-    f"Nothing stands out: no change is known that would make the run {WEIGHT * 100:.0f} % shorter."
+    f"Nothing stands out: no change is known that would make the run {percent(WEIGHT)} shorter."
 )
 INDENT = 3
 
@@ -112,10 +112,8 @@ def show_comparison(made: Comparison, logs: tuple[str, str], top: int, *, as_jso
 
 def _headline(finding: Finding) -> str:
     """Return the cause with what it costs and how sure that is."""
-    if finding.gain is None:
-        return f"{finding.cause} ({finding.certainty})"
-    length = "" if finding.seconds is None else f", {seconds(finding.seconds)}"
-    return f"{finding.cause}: {finding.gain * 100:.0f} % of the run{length} ({finding.certainty})"
+    gain = gained(finding)
+    return f"{finding.cause}{': ' if gain else ''}{gain} ({finding.certainty})"
 
 
 def _show_notes(notes: Sequence[str]) -> None:

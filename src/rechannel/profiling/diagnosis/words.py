@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from rechannel.profiling.model.words import seconds
 from rechannel.profiling.spark.application import Application, Execution, Job
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -12,15 +13,8 @@ _LONGEST = 60
 
 
 def duration(ms: float) -> str:
-    """Return a duration in words: 0.04 s, 3.2 s, 74 s, 12 min, 3.5 h."""
-    value = ms / 1_000
-    if value < 0.095:
-        return f"{value:.2f} s"
-    if value < 9.95:
-        return f"{value:.1f} s"
-    if value < 600:
-        return f"{value:.0f} s"
-    return f"{value / 60:.0f} min" if value < 7_200 else f"{value / 3_600:.1f} h"
+    """Return a duration in words, from ms."""
+    return seconds(ms / 1_000)
 
 
 def job_name(job: Job) -> str:

@@ -27,7 +27,7 @@ class Analysis:
     """A profile with its findings."""
 
     title: str
-    """Name of the application, or of the file."""
+    """Name of the application and its version, or of the file."""
     pieces: Pieces
     """The trace, cut into pieces; pictures of single windows are drawn from them."""
     wholes: Pieces
@@ -41,6 +41,8 @@ class Analysis:
     """Tasks of a Rechannel job that should run on another executor."""
     landmarks: Landmarks = field(default_factory=Landmarks)
     """Jobs, stages and batches on the axis of time; hosts; which operator reads from which."""
+    application: str = ""
+    """Name of the application; "" if the trace does not say."""
     page: Callable[[Analysis], str] | None = None
     """Makes what notebooks show."""
 
@@ -95,6 +97,7 @@ class OpenedTrace:
     """A trace that is ready to be analysed, whatever it was read from."""
 
     title: str
+    """Name of the application and its version, or of the file."""
     source: TraceSource
     notes: list[str] = field(default_factory=list)
     """Problems of the input, as sentences."""
@@ -107,6 +110,8 @@ class OpenedTrace:
     diagnosis: Callable[[int, int], Sequence[Finding]] | None = None
     """Returns what is found in more than the trace, between two times, ns, if there is more; called once."""
     landmarks: Landmarks = field(default_factory=Landmarks)
+    application: str = ""
+    """Name of the application; "" if the trace does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,4 +225,5 @@ def analyse_pieces(
         notes=notes,
         places=placements(made, trace.seats),
         landmarks=trace.landmarks,
+        application=trace.application,
     )

@@ -33,16 +33,18 @@ def choose_batches(
     """
     queries = list(dict.fromkeys(batch.query for batch in batches))
     if not queries:
-        msg = f"{title} has no batches of Structured Streaming: pass window='1 second' instead of 'batch'"
+        msg = f"{title} has no batches that could be windows: give the length of a window, or leave it out"
+        if query is not None:
+            msg = f"{title} has no stream {query!r} and no other one: leave out the query"
         raise TraceError(msg)
     if query is None and len(queries) > 1:
         msg = (
-            f"{title} has batches of several streams: choose one with query=: {', '.join(queries)}"
+            f"{title} has batches of several streams: choose one as the query: {', '.join(queries)}"
         )
         raise TraceError(msg)
     chosen = [batch for batch in batches if query in (None, batch.query)]
     if not chosen:
-        msg = f"{title} has no stream {query!r}; it has {', '.join(queries)}"
+        msg = f"{title} has no stream {query!r}: choose one of {', '.join(queries)}"
         raise TraceError(msg)
     return sorted(chosen, key=lambda batch: batch.start)
 

@@ -24,13 +24,14 @@ from rechannel.profiling.model.analysis import Analysis
 from rechannel.profiling.model.finding import Finding
 from rechannel.profiling.model.findings import (
     COMMUNICATION,
+    DRIVERS,
     IDLE,
     NOTHING,
     PROCESSING,
     SCHEDULING,
 )
 from rechannel.profiling.model.trace import NS
-from rechannel.profiling.model.words import capitalised, listed, seconds
+from rechannel.profiling.model.words import capitalised, counted, listed, seconds
 
 UNEXPLAINED = "no critical path"
 """The part of windows through which no path leads: every worker waited at some time, or nothing is known."""
@@ -214,11 +215,9 @@ class _Run:
 
 def matched(a: Sequence[str], b: Sequence[str]) -> list[tuple[str | None, str | None]]:
     """Pair the names of two runs; None where one of them has no such name."""
-    pairs: list[tuple[str | None, str | None]] = [(name, name) for name in a if name in set(b)]
-    left = [
-        [name for name in names if name not in set(others)] for names, others in ((a, b), (b, a))
-    ]
-    groups = [_grouped(names) for names in left]
+    both = set(a) & set(b)
+    pairs: list[tuple[str | None, str | None]] = [(name, name) for name in a if name in both]
+    groups = [_grouped(name for name in names if name not in both) for names in (a, b)]
     for key in dict.fromkeys([*groups[0], *groups[1]]):
         ours, theirs = (list(group.get(key, ())) for group in groups)
         if len(ours) != len(theirs):
@@ -250,15 +249,17 @@ def _joined(
 
 def _notes(a: Analysis, b: Analysis) -> list[str]:
     notes = []
-    names = [each.title.partition(", Spark ")[0] for each in (a, b)]
-    if names[0] != names[1]:
+    names = [each.application for each in (a, b)]
+    if all(names) and names[0] != names[1]:
         notes.append(f"A is {names[0]!r} and B is {names[1]!r}: are they the same application?")
     operators = [each.profile.names.operators for each in (a, b)]
     if all(operators) and not any(None not in pair for pair in matched(*operators)):
         notes.append("no operator ran in both: the applications differ, or their plans do")
-    workers = [len(each.profile.names.workers) - 1 for each in (a, b)]
+    workers = [len(set(each.profile.names.workers) - set(DRIVERS)) for each in (a, b)]
     if min(workers) > 0 and max(workers) >= MORE * min(workers):
-        notes.append(f"A has {workers[0]:,} workers beside the driver, and B {workers[1]:,}")
+        notes.append(
+            f"A has {counted(workers[0], 'worker')}, and B {workers[1]:,}; drivers do not count"
+        )
     return notes
 
 

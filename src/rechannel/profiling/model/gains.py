@@ -2,11 +2,11 @@
 
 A `Change` names edges of all windows, by what is common to them: an activity, a worker, an
 operator, a channel. They take no time, a part of their time, or as long as those of the median
-worker. The gain of a
-window is the length of its longest path less that with the changed edges (`paths.longest`), so
-it is exact within the model stated there, and never negative. Gains of several windows add up:
-everything in one of them is over before the next begins. So the gain of a window that is a whole
-job is an end-to-end gain, and a job in several windows gains at least the sum.
+worker. The gain of a window is the length of its longest path less that with the changed edges
+(`paths.longest`), so it is exact within the model stated there, and never negative. Gains of
+several windows add up: everything in one of them is over before the next begins. So the gain of a
+window that is a whole job is an end-to-end gain, and a job in several windows gains at least the
+sum.
 
 The longest path without a change leads through some edges of what is changed, and CP is the mean
 over all of these paths. The gain of something is therefore at most its critical participation:

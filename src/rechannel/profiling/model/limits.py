@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from rechannel.dataflow.graph.durations import microseconds
 from rechannel.errors import DataflowError, RefusedError
-from rechannel.profiling.model.words import seconds
+from rechannel.profiling.model.finding import gained
 
 if TYPE_CHECKING:
     from rechannel.profiling.model.comparison import Comparison
@@ -77,9 +77,7 @@ def broken(
         ]
         if mine:
             worst = max(mine, key=lambda each: (each.gain or 0.0, each.seconds or 0.0))
-            gain = [] if worst.gain is None else [f"{worst.gain * 100:.0f} %"]
-            gain += [] if worst.seconds is None else [seconds(worst.seconds)]
-            lines.append(f"{limit.text}: {worst.cause} costs {', '.join(gain)}. {worst.text}")
+            lines.append(f"{limit.text}: {worst.cause} costs {gained(worst)}. {worst.text}")
     return lines
 
 

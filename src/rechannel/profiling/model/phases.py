@@ -17,7 +17,7 @@ of a change is exact for whole phases (`gains`), and windows are chosen by these
 - Gains are computed on windows before that cut. A window of more than `PIECE_ROWS` rows is cut for
   them, too: a piece has to fit into memory. What a change gains in one part does not reach into the
   next.
-- There are never many more than `MOST` windows: if there were, more of them are joined.
+- Before these cuts there are about `MOST` windows at most: if there were more, shorter ones are joined.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ import polars as pl
 
 from rechannel.profiling.model.summaries import Profile
 from rechannel.profiling.model.trace import DATA
+from rechannel.profiling.model.words import percent
 
 LEAST = 0.01
 """The smallest share of the critical path for which a task is moved."""
@@ -54,7 +55,7 @@ class Placement:
         if self.gain <= 0:
             return f"place {self.operator} {self.task} --executor {self.executor}: in exchange"
         return (
-            f"place {self.operator} {self.task} --executor {self.executor}: rows that are {self.gain:.0%} of the"
+            f"place {self.operator} {self.task} --executor {self.executor}: rows that are {percent(self.gain)} of the"
             " critical path would come from its own executor"
         )
 

@@ -8,12 +8,18 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def seconds(length: float) -> str:
-    """Return a length of time, in seconds, with its unit and about three digits."""
-    if length >= 100:
-        return f"{length:,.0f} s"
-    if length >= 1:
-        return f"{length:.1f} s"
-    return f"{length * 1_000:,.0f} ms"
+    """Return a length of time, in seconds, in words: 40 ms, 3.2 s, 74.5 s, 12 min, 3.5 h. It has at most three
+    digits.
+    """
+    if 0 < length < 1:
+        return f"{_digits(length * 1_000)} ms"
+    if length < 600:
+        return f"{_digits(length)} s"
+    return f"{_digits(length / 60)} min" if length < 7_200 else f"{_digits(length / 3_600)} h"
+
+
+def _digits(value: float) -> str:
+    return f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"
 
 
 def listed(names: Sequence[str], most: int = 4) -> str:

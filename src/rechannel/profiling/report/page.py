@@ -19,9 +19,9 @@ from pathlib import Path
 import polars as pl
 
 from rechannel.profiling.model.analysis import Analysis
-from rechannel.profiling.model.finding import Evidence, Finding
+from rechannel.profiling.model.finding import Evidence, Finding, gained
 from rechannel.profiling.model.trace import NS
-from rechannel.profiling.model.words import counted, seconds, size
+from rechannel.profiling.model.words import counted, size
 from rechannel.profiling.report.page_data import PAGE, PageLimits, page_data
 from rechannel.profiling.report.record import SUMMARIES, about, summaries
 from rechannel.profiling.threads import in_threads
@@ -107,7 +107,7 @@ def _finding(number: int, finding: Finding) -> Iterator[str]:
     yield f"<p>{_prose(finding.text)}</p>"
     if finding.advice:
         yield f'<p class="advice">{_prose(finding.advice)}</p>'
-    yield f'<ul class="facts"><li>{escape(_gain(finding))}</li><li>{finding.certainty}</li>'
+    yield f'<ul class="facts"><li>{_gain(finding)}</li><li>{finding.certainty}</li>'
     for each in finding.evidence:
         yield f"<li>{escape(each.name)}: {_figure(each)}</li>"
     yield "</ul>"
@@ -128,10 +128,8 @@ def _name(cause: str) -> str:
 
 
 def _gain(finding: Finding) -> str:
-    if finding.gain is None:
-        return "gain not computed"
-    length = "" if finding.seconds is None else f" ({seconds(finding.seconds)})"
-    return f"gain: {100 * finding.gain:.0f} %{length}"
+    gain = gained(finding)
+    return f"gain: {gain}" if gain else "gain not computed"
 
 
 def _figure(each: Evidence) -> str:

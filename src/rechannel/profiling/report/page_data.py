@@ -19,7 +19,7 @@ from rechannel.profiling.report.colours import colour_of, in_order
 from rechannel.profiling.report.operators import operator_graph
 from rechannel.profiling.report.over_time import kinds_over_time
 from rechannel.profiling.report.record import about
-from rechannel.profiling.report.rows import LONGEST, Row, rows_of
+from rechannel.profiling.report.rows import Row, cut, rows_of
 from rechannel.profiling.report.sights import sight
 from rechannel.profiling.report.spans import in_detail, merged_spans
 
@@ -63,20 +63,22 @@ def page_data(made: Analysis, limits: PageLimits = PAGE, each: MapPieces = map) 
     chosen = _chosen(shares["critical"], limits.workers)
     if len(chosen) < len(shares["critical"]):
         left = counted(len(shares["critical"]) - len(chosen), "worker")
-        left_out.append(f"the {left} with the least critical participation have no row")
+        left_out.append(f"{left} with the least critical participation: not shown as rows")
     rows = rows_of(found.names.workers, made.landmarks.hosts, chosen)
     marks = _marks(made.landmarks.marks, begin, end, limits.marks, left_out)
     graph = operator_graph(found, made.landmarks.links, limits.operators)
     if graph.left_out:
-        left_out.append(f"{counted(graph.left_out, 'operator')} with less are not in the graph")
+        left_out.append(
+            f"{counted(graph.left_out, 'operator')} with the least critical participation: not in the graph"
+        )
     return {
-        "title": made.title[:LONGEST],
+        "title": cut(made.title),
         "about": about(made),
         "begin": begin,
         "length": end - begin,
         "kinds": _kinds(found.names.kinds),
         "order": in_order(list(found.names.kinds)),
-        "operators": [_cut(name) for name in found.names.operators[: limits.names]],
+        "operators": [cut(name) for name in found.names.operators[: limits.names]],
         "rows": [[row.name, row.parent, row.worker] for row in rows],
         "shares": {name: [round(one, 6) for one in column] for name, column in shares.items()},
         "spans": _spans(made, begin, chosen, limits, each, left_out),
@@ -90,7 +92,7 @@ def page_data(made: Analysis, limits: PageLimits = PAGE, each: MapPieces = map) 
 
 
 def _kinds(names: Sequence[str]) -> list[dict[str, str]]:
-    return [{"name": _cut(name), "colour": colour_of(name)} for name in names]
+    return [{"name": cut(name), "colour": colour_of(name)} for name in names]
 
 
 def _by_worker(made: Analysis) -> dict[str, list[float]]:
@@ -182,7 +184,7 @@ def _plural(what: MarkKind) -> str:
 def _mark(mark: Mark, begin: int) -> list[Any]:
     """Return kind, number, start, end, name and attempt."""
     start, end = mark.start - begin, mark.end - begin
-    return [str(mark.what), mark.number, start, end, _cut(mark.name), mark.attempt]
+    return [str(mark.what), mark.number, start, end, cut(mark.name), mark.attempt]
 
 
 def _findings(
@@ -193,7 +195,3 @@ def _findings(
         {"cause": finding.cause, "at": sight(finding, marks, rows, names, begin)}
         for finding in islice(made.findings, limits.findings)
     ]
-
-
-def _cut(name: str) -> str:
-    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"

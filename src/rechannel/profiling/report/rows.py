@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from rechannel.profiling.model.findings import DRIVERS
+
 MANY = 48
 """More rows than this at the top are put together."""
 TOGETHER = 25
@@ -53,10 +55,10 @@ def rows_of(
         for group in groups:
             parent = top
             if len(leaves[group]) > 1:
-                rows.append(Row(name=_cut(group), parent=top))
+                rows.append(Row(name=cut(group), parent=top))
                 parent = len(rows) - 1
             rows += (
-                Row(name=_cut(workers[place]), parent=parent, worker=place)
+                Row(name=cut(workers[place]), parent=parent, worker=place)
                 for place in leaves[group]
             )
     return rows
@@ -75,17 +77,17 @@ def _above(leaves: dict[str, list[int]], hosts: Mapping[str, str]) -> dict[str, 
         first = {host: i for i, host in reversed(list(enumerate(machines.values())))}
         order = sorted(leaves, key=lambda group: first.get(machines.get(group, ""), -1))
         _sort(leaves, order)
-        return {group: f"host {_cut(host)}" for group, host in machines.items()}
+        return {group: f"host {cut(host)}" for group, host in machines.items()}
     if len(leaves) <= MANY:
         return {}
     names = list(leaves)
-    alone = [name for name in names if name in {"driver", "publisher"}]
+    alone = [name for name in names if name in DRIVERS]
     rest = [name for name in names if name not in alone]
     _sort(leaves, alone + rest)
     above: dict[str, str] = {}
     for first_ in range(0, len(rest), TOGETHER):
         block = rest[first_ : first_ + TOGETHER]
-        above |= dict.fromkeys(block, f"{_cut(block[0])} to {_cut(block[-1])}")
+        above |= dict.fromkeys(block, f"{cut(block[0])} to {cut(block[-1])}")
     return above
 
 
@@ -94,5 +96,6 @@ def _sort(leaves: dict[str, list[int]], order: Sequence[str]) -> None:
         leaves[name] = leaves.pop(name)
 
 
-def _cut(name: str) -> str:
+def cut(name: str) -> str:
+    """Return a name of at most `LONGEST` characters."""
     return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"

@@ -175,7 +175,7 @@ def test_planning_that_takes_long():
     finding = found(on_driver, planned(8_000, wide))["planning"]
     assert finding.seconds == pytest.approx(7.8)
     assert finding.place.execution == 1
-    assert "SQL execution 1 (query 1) takes 8.0 s to plan" in finding.text
+    assert "SQL execution 1 (query 1) takes 8 s to plan" in finding.text
     assert "1,000 expressions" in finding.text
     assert found(on_driver, planned(900, wide)) == {}
 
@@ -293,7 +293,7 @@ def committing(ms):
 def test_commits_of_files():
     finding = found(on_driver, committing(9_000))["commit"]
     assert finding.seconds == pytest.approx(8)
-    assert "SQL execution 0 (query 0) with 9.0 s" in finding.text
+    assert "SQL execution 0 (query 0) with 9 s" in finding.text
     assert found(on_driver, committing(1_000)) == {}
 
 

@@ -25,7 +25,7 @@ def test_tasks_that_failed_and_were_retried():
     assert finding.gain == pytest.approx(0.31)
     assert "The exceptions were ValueError" in finding.text
     assert (
-        "1 attempt of tasks of stage 0 failed and was made again. It had run for 3.0 s,"
+        "1 attempt of tasks of stage 0 failed and was made again. It had run for 3 s,"
         in finding.text
     )
 
@@ -91,9 +91,9 @@ def test_a_lost_executor():
     assert '2 (on host2, "Command exited with code 137")' in finding.text
     assert (
         "In stage 0, 2 attempts of tasks that ran there, had left their output there or needed such"
-        " output were in vain: that made the run 5.0 s (25 %) longer." in finding.text
+        " output were in vain: that made the run 5 s (25 %) longer." in finding.text
     )
-    assert "registered 2.5 s after" in finding.text
+    assert "registered 2.45 s after" in finding.text
     assert "spark.executor.memoryOverhead" in finding.advice
 
 

@@ -50,7 +50,7 @@ def test_a_hot_key():
     assert found.cause == "skew"
     assert found.text == (
         "Stage 0 (join on customer) spends 89 % of the run in one of its 20 tasks: task 19 takes 41 s, 41.0 times the"
-        " median of the others (1.0 s), because it reads 400 MiB instead of 10 MiB."
+        " median of the others (1 s), because it reads 400 MiB instead of 10 MiB."
     )
     assert "most frequent values of customer" in found.advice
     # 19 s in 5 waves of 4, before 41 s; then 20 tasks of 3 s.

@@ -21,9 +21,10 @@ def test_batches_of_one_stream_are_ordered_by_their_start():
 @pytest.mark.parametrize(
     ("batches", "query", "said"),
     [
-        ([], None, "log has no batches"),
-        (["q", "r"], None, "log has batches of several streams: choose one with query=: q, r"),
-        (["q"], "r", "log has no stream 'r'; it has q"),
+        ([], None, "log has no batches that could be windows: give the length of a window"),
+        ([], "q", "log has no stream 'q' and no other one: leave out the query"),
+        (["q", "r"], None, "log has batches of several streams: choose one as the query: q, r"),
+        (["q"], "r", "log has no stream 'r': choose one of q"),
     ],
 )
 def test_an_unclear_stream_is_an_error(batches, query, said):

@@ -16,10 +16,11 @@ OPTIONS = ProfileOptions(window=5.0)
 NS = 1_000_000_000
 
 
-def analysed(works, plan, *, operator="count", title="orders, Spark 4.3.0", steps=20):
+def analysed(works, plan, *, operator="count", application="orders", steps=20):
     made = rounds(works, plan, steps)
     names = Names(workers=made.names.workers, operators=[operator], kinds=made.names.kinds)
-    return analyse_trace(replace(made, names=names), title, OPTIONS)
+    found = analyse_trace(replace(made, names=names), f"{application}, Spark 4.3.0", OPTIONS)
+    return replace(found, application=application)
 
 
 def seconds(frame, name):
@@ -51,10 +52,10 @@ def test_the_parts_add_up_to_the_runs():
 def test_the_text_says_what_got_slower():
     a, b = analysed((20, 20), 3), analysed((40, 40), 3)
     found = rc.compare_profiles(a, b)
-    assert found.text.startswith("B takes 40.0 s longer than A (90.0 s instead of 50.0 s, +80 %).")
+    assert found.text.startswith("B takes 40 s longer than A (90 s instead of 50 s, +80 %).")
     assert "of that are in 'count'" in found.text
     back = rc.compare_profiles(b, a)
-    assert back.text.startswith("B takes 40.0 s less than A (50.0 s instead of 90.0 s, -44 %).")
+    assert back.text.startswith("B takes 40 s less than A (50 s instead of 90 s, -44 %).")
 
 
 def test_a_part_that_got_faster_while_the_run_got_slower_is_told():
@@ -71,7 +72,7 @@ def test_a_part_that_got_faster_while_the_run_got_slower_is_told():
 def test_equal_runs_are_called_equal():
     a = analysed((20, 20), 3)
     found = rc.compare_profiles(a, analysed((20, 20), 3))
-    assert found.text == "B takes as long as A: 50.0 s (+0.0 %)."
+    assert found.text == "B takes as long as A: 50 s (+0.0 %)."
     assert found.by_operator["difference"].abs().max() == pytest.approx(0)
     assert found.appeared == found.gone == []
     assert found.notes == []
@@ -128,19 +129,27 @@ def test_windows_without_a_path_are_a_part_of_their_own():
 
 
 def test_what_cannot_be_compared_well_is_noted():
-    found = rc.compare_profiles(
-        analysed((20, 20), 3, title="orders, Spark 3.5.1"),
-        analysed((20, 20, 20), 3, title="clicks, Spark 4.3.0"),
-    )
+    a, b = analysed((20, 20), 3), analysed((20, 20, 20), 3, application="clicks")
+    found = rc.compare_profiles(a, b)
     assert found.notes == [
         "A is 'orders' and B is 'clicks': are they the same application?",
-        "A has 2 workers beside the driver, and B 3",
+        "A has 2 workers, and B 3; drivers do not count",
     ]
-    # Another version of Spark is no other application.
-    assert not rc.compare_profiles(
-        analysed((20, 20), 3, title="orders, Spark 3.5.1"),
-        analysed((20, 20), 3, title="orders, Spark 4.3.0"),
-    ).notes
+    # The names of two files say nothing about what ran.
+    files = [replace(each, title=f"{n}.parquet", application="") for n, each in enumerate((a, a))]
+    assert rc.compare_profiles(*files).notes == []
+
+
+@pytest.mark.parametrize(
+    ("last", "notes"),
+    [("w4", ["A has 3 workers, and B 4; drivers do not count"]), ("publisher", [])],
+)
+def test_all_drivers_are_left_out_of_the_number_of_workers(last, notes):
+    a, b = analysed((20, 20, 20), 3), analysed((20, 20, 20, 20), 3)
+    workers = [*b.profile.names.workers[:-1], last]
+    names = replace(b.profile.names, workers=workers)
+    b = replace(b, profile=replace(b.profile, names=names))
+    assert rc.compare_profiles(a, b).notes == notes
 
 
 def test_a_run_without_anything():
@@ -150,4 +159,4 @@ def test_a_run_without_anything():
     found = rc.compare_profiles(nothing, analysed((20, 20), 3))
     assert found.slower == float("inf")
     assert found.to_dict()["slower"] is None
-    assert "B takes 50.0 s longer than A" in found.text
+    assert "B takes 50 s longer than A" in found.text

@@ -119,7 +119,7 @@ def test_what_a_finding_gains_is_told():
     first, *others = found.findings
     assert (first.gain, first.seconds) == pytest.approx((20 / 33, 40))
     assert first.text.endswith(
-        "If it had as much to do as the median worker, the run would be 61 % (40.0 s) shorter."
+        "If it had as much to do as the median worker, the run would be 61 % (40 s) shorter."
     )
     assert (first.place.worker, first.place.operator) == ("w1", "count")
     assert [each.value for each in first.evidence] == [60, 20]
@@ -129,9 +129,7 @@ def test_what_a_finding_gains_is_told():
     assert "shorter" not in work.text
     even = analyse_trace(rounds((20, 20, 20, 20), 12), "even", ProfileOptions(window=3.4)).findings
     assert [(each.cause, each.seconds) for each in even] == [("processing", 20), ("scheduling", 14)]
-    assert even[1].text.endswith(
-        "If it took half the time, the run would be 21 % (14.0 s) shorter."
-    )
+    assert even[1].text.endswith("If it took half the time, the run would be 21 % (14 s) shorter.")
 
 
 def test_the_gain_of_anything_that_has_a_name():

@@ -46,7 +46,7 @@ def test_two_tasks_change_places():
     total = 500 + 100 + 40
     assert [each.gain for each in moves] == pytest.approx([500 / total, 100 / total], rel=0.06)
     assert moves[0].text.startswith(
-        "place b 1 --executor 1: rows that are 78% of the critical path"
+        "place b 1 --executor 1: rows that are 78 % of the critical path"
     )
     # They are what a change takes.
     assert place(*moves[0].place).executor == "1"

@@ -65,7 +65,7 @@ def test_nothing_is_fetched(text):
 
 def test_findings_are_text(text):
     for words in (
-        "42 % (12.5 s)",
+        "gain: 42 % of the run, 12.5 s",
         "certain",
         "31.2 s",
         "3.0 GiB",
