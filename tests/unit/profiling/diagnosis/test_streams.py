@@ -178,7 +178,7 @@ def test_commits_of_state_that_take_long():
     assert finding["slow-state-store"].seconds == pytest.approx(8 * 3.5 * 0.75)
     assert "changelogCheckpointing" in finding["slow-state-store"].advice
     assert (
-        "the tasks of a batch together spend 10 s on committing state, 75 % of their time, which is"
+        "the tasks of a batch together spend 10.5 s on committing state, 75 % of their time, which is"
         " 66 % of the time of batches" in finding["slow-state-store"].text
     )
     assert found(on_driver, stream(state_commit_ms=lambda _: 2_000)) == {}
