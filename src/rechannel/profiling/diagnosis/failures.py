@@ -208,7 +208,7 @@ def _lost(cause: str, app: Application, cost: Cost, length: float) -> Finding:
         cost,
         share,
         f"{'Executor' if one else 'Executors'} {listed(names)} {'was' if one else 'were'} lost."
-        f" In {_stages(cost)}, {_in_vain(cost)}: that made the run {duration(cost.ms)}"
+        f" In {_stages(cost)}, {_repeated(cost)}: that made the run {duration(cost.ms)}"
         f" ({percent(share)}) longer."
         f"{_replaced(app, cost.executors)}",
         _why_lost(cost.executors),
@@ -222,17 +222,16 @@ def _lost(cause: str, app: Application, cost: Cost, length: float) -> Finding:
     )
 
 
-def _in_vain(cost: Cost) -> str:
+def _repeated(cost: Cost) -> str:
     """Say what became of tasks when executors were lost."""
+    it = "it" if len(cost.executors) == 1 else "them"
     one = cost.tasks == 1
-    said = [
-        f"{counted(cost.tasks, 'attempt')} of {'a task' if one else 'tasks'} that ran there, had left"
-        f" {'its' if one else 'their'} output there or needed such output {'was' if one else 'were'} in vain",
-        f"{counted(cost.waiting, 'task')} waited for a core",
-    ]
-    return " and ".join(
-        each for each, count in zip(said, (cost.tasks, cost.waiting), strict=True) if count
+    repeated = (
+        f"{counted(cost.tasks, 'task attempt')} lost {'its' if one else 'their'} work or"
+        f" {'its' if one else 'their'} input with {it} and {'was' if one else 'were'} repeated"
     )
+    waited_for = f"{counted(cost.waiting, 'task')} waited for a core"
+    return ", and ".join([repeated] * (cost.tasks > 0) + [waited_for] * (cost.waiting > 0))
 
 
 def _fetch(cause: str, app: Application, cost: Cost, length: float) -> Finding:

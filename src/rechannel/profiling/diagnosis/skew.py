@@ -34,6 +34,8 @@ MORE_DATA = 2.0
 """How many times as much data as the median of the others a long task has, at least, if that is why it is long."""
 SAME_DATA = 1.3
 """How many times as much data it has, at most, if that is not why."""
+LEAST_WRITTEN = 1_000.0
+"""Rows that a task writes at least, if a multiple of them is why it is long. A few more are no reason."""
 LOOKED_AT = 100
 """Stages of a family whose long tasks are looked at, at most, the longest ones."""
 COMPARED = 8
@@ -191,7 +193,7 @@ class _Long:
         return max(
             self.moved / max(1.0, self.median_moved),
             self.rows / max(1.0, self.median_rows),
-            self.wrote / max(1.0, self.median_wrote),
+            self.wrote / max(LEAST_WRITTEN, self.median_wrote),
         )
 
     @property

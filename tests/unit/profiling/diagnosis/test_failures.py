@@ -90,8 +90,8 @@ def test_a_lost_executor():
     assert finding.place.executor == "2"
     assert '2 (on host2, "Command exited with code 137")' in finding.text
     assert (
-        "In stage 0, 2 attempts of tasks that ran there, had left their output there or needed such"
-        " output were in vain: that made the run 5 s (25 %) longer." in finding.text
+        "In stage 0, 2 task attempts lost their work or their input with it and were repeated:"
+        " that made the run 5 s (25 %) longer." in finding.text
     )
     assert "registered 2.45 s after" in finding.text
     assert "spark.executor.memoryOverhead" in finding.advice

@@ -85,6 +85,15 @@ def test_a_task_that_writes_more_than_it_reads():
     assert found.text.endswith("because it writes 90,000 rows instead of 1,000.")
 
 
+def test_a_few_rows_more_are_not_why_a_task_is_long():
+    others = times(39, 1_000, read=10 * MIB, rows=1_000, rows_wrote=1)
+    task = Did(ms=41_000, read=10 * MIB, rows=1_000, rows_wrote=3)
+    (found,) = skew(of([Made(tasks=[*others, task])]))
+    assert found.cause == "slow-task"
+    assert found.text.startswith("Stage 0 (map at job.py:1) spends")
+    assert "although it reads and writes no more than they do." in found.text
+
+
 def test_keys_of_a_plan():
     aggregated = ("ObjectHashAggregate(keys=[a#1, b#2L], functions=[collect_list(x#3, 0, 0)])",)
     case = of([Made(tasks=uneven(41_000, 400), details=aggregated)])
