@@ -26,6 +26,7 @@ from rechannel.profiling.model.landmarks import Landmarks, Mark, MarkKind
 from rechannel.profiling.model.pieces import Pieces, TraceSource, windows_of
 from rechannel.profiling.model.summaries import MapPieces, Profile, profiled
 from rechannel.profiling.model.trace import MS, Trace
+from rechannel.profiling.model.words import counted
 from rechannel.profiling.spark.event_files import find_log
 from rechannel.profiling.spark.landmarks import spark_landmarks
 from rechannel.profiling.spark.log import SparkLog
@@ -115,7 +116,8 @@ def _open_records(place: Path) -> OpenedTrace:
     found = read_records(place)
     notes = []
     if found.halves:
-        notes.append(f"{found.halves} halves of messages had no other half and were left out")
+        halves = counted(found.halves, "half of a message has", "halves of messages have")
+        notes.append(f"{halves} no other half: left out")
     return OpenedTrace(title=place.name, source=StoredTrace.of(found.trace), notes=notes)
 
 
@@ -125,14 +127,16 @@ def _open_spark(place: Path, *, strict: bool) -> OpenedTrace:
     made = spark_trace(log)
     notes = [*found.notes, *_of_version(log.version)]
     notes += [f"line {number} was skipped: {reason}" for number, reason in log.bad]
-    if log.bad_lines > len(log.bad):
-        notes.append(f"{log.bad_lines - len(log.bad)} more lines were skipped")
+    if more := log.bad_lines - len(log.bad):
+        notes.append(f"{counted(more, 'more line was', 'more lines were')} skipped")
     notes += left_out(log.far)
+    if log.first_job:
+        notes.append(f"the log begins with job {log.first_job}: what was before is not known")
     if log.open_tasks:
-        tasks = "1 task" if log.open_tasks == 1 else f"{log.open_tasks} tasks"
-        notes.append(f"{tasks} had not ended when the log did")
+        tasks = counted(log.open_tasks, "task has", "tasks have")
+        notes.append(f"{tasks} no end in the log: the end of the stage or of the log counts")
     if made.crowded:
-        tasks = "1 task" if made.crowded == 1 else f"{made.crowded} tasks"
+        tasks = counted(made.crowded, "task")
         notes.append(
             f"{tasks} started on executors whose cores were all busy: each was given an extra core"
         )

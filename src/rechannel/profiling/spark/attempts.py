@@ -119,14 +119,22 @@ class Attempts:
             )
         )
 
-    def finish(self, end: int, removed: Mapping[str, int]) -> None:
-        """Add attempts without an end: they last until the end of the log, or of their executor.
+    def finish(
+        self, end: int, removed: Mapping[str, int], completed: Mapping[tuple[int, int], int]
+    ) -> None:
+        """Add attempts without an end: they last until the end of their stage, of their executor, or of the log.
 
-        end: Unix milliseconds. removed: when executors were removed, by name.
+        Times are Unix milliseconds. removed: when executors were removed, by name. completed: when
+        attempts of stages were, by number and attempt.
         """
         for start in self._running.values():
             info, gone = start.info, removed.get(start.info.executor)
-            finish = max(info.launch, end if gone is None else gone)
+            over = completed.get((start.stage, start.attempt), 0)
+            if over >= info.launch and (gone is None or over <= gone):
+                last, gone = over, None
+            else:
+                last = end if gone is None else gone
+            finish = max(info.launch, last)
             self.rows.add(
                 SparkTask(
                     number=info.number,

@@ -36,6 +36,24 @@ RETAINED: Mapping[str, int] = {
     "spark.ui.retainedTasks": 100_000,
 }
 """Settings that say how much Spark keeps, with their defaults."""
+RETAINED_AS = {
+    "JobDataWrapper": "spark.ui.retainedJobs",
+    "StageDataWrapper": "spark.ui.retainedStages",
+}
+"""The setting for each kind of record."""
+EXECUTORS = 10_000
+"""Executors that are asked for."""
+RUNNING = ("RUNNING", "GET RESULT")
+"""States of tasks that have not ended."""
+TASK_TIMES = (
+    "executorDeserializeTime",
+    "executorRunTime",
+    "jvmGcTime",
+    "resultSerializationTime",
+    "shuffleFetchWaitTime",
+    "shuffleWriteTime",
+)
+"""What a task spent its time with, in the names of the store."""
 
 
 @dataclass(slots=True)
@@ -92,7 +110,9 @@ class LiveSession:
             (self._jobs, "JobDataWrapper", "jobId"),
             (self._stages, "StageDataWrapper", "stageId"),
         ):
-            infos = [row["info"] for row in self.tasks.newest(what, NEWEST)]
+            infos = [
+                row["info"] for row in self.tasks.newest(what, self.retained[RETAINED_AS[what]])
+            ]
             known.update(
                 {
                     (info[number], info.get("attemptId", 0)): info
@@ -227,7 +247,7 @@ def _add(log: SparkLog, row: Mapping[str, Any], start_ms: int, end_ms: int) -> N
     if launch >= end_ms or finish <= start_ms:
         return
     # The store negates the metrics of tasks that failed or were killed.
-    figure = {name: max(0, row[name]) for name in FIGURES}
+    figure = {name: max(0, row[name]) for name in TASK_TIMES}
     log.tasks.add(
         SparkTask(
             number=row["taskId"],
@@ -250,15 +270,3 @@ def _add(log: SparkLog, row: Mapping[str, Any], start_ms: int, end_ms: int) -> N
             attempt=row.get("stageAttemptId", 0),
         )
     )
-
-
-RUNNING = ("RUNNING", "GET RESULT")
-EXECUTORS, NEWEST = 10_000, 50
-FIGURES = (
-    "executorDeserializeTime",
-    "executorRunTime",
-    "jvmGcTime",
-    "resultSerializationTime",
-    "shuffleFetchWaitTime",
-    "shuffleWriteTime",
-)

@@ -19,6 +19,7 @@ from rechannel.profiling.spark.application import Application, Executor, Job, St
 from rechannel.profiling.spark.attempts import LATEST, Attempts
 from rechannel.profiling.spark.believed import believed
 from rechannel.profiling.spark.decoding import MalformedEventError, decode
+from rechannel.profiling.spark.dropped import completed, ended_jobs
 from rechannel.profiling.spark.events import (
     ApplicationEnd,
     ApplicationStart,
@@ -62,6 +63,8 @@ class SparkLog:
     bad_lines: int = 0
     far: dict[str, int] = field(default_factory=dict)
     """How many of what were left out, because their times lie far away from all others."""
+    first_job: int = 0
+    """The first job that the log has, if those before it are missing."""
     finished: bool = False
 
     @property
@@ -164,9 +167,12 @@ class SparkLog:
             self.finished = True
             self._leave_out_far()
             self.end = max(self.end, self.attempts.latest)
-            if not self.ended:
+            if self.ended:
+                self.told.jobs = ended_jobs(self.jobs, self.stages)
+            else:
                 self.end = max([self.end, *changes(self.executors.values())])
-            self.attempts.finish(self.end, self.removed)
+            self.attempts.finish(self.end, self.removed, completed(self.told.attempts.values()))
+            self._begin_with_first_job()
             self.told.executors = believed(self.executors, self.tasks)
         return self.tasks.close()
 
@@ -189,6 +195,17 @@ class SparkLog:
         self.end = min(self.end, last)
         if self.ended and not first <= self.over <= last:
             self.over = self.end
+
+    def _begin_with_first_job(self) -> None:
+        """Begin with what the log has, if it lacks the first jobs: Spark compacted it, or it was cut."""
+        if not self.lines or min(self.jobs, default=0) == 0:
+            return
+        self.first_job = min(self.jobs)
+        begun = [job.start for job in self.jobs.values()]
+        begun += [each.start for each in self.told.sql.known.values()]
+        begun += [each.start for each in self.told.batches]
+        begun += [time // MS for time in (self.tasks.close().span or ())[:1]]
+        self.start = max(self.start, min((time for time in begun if time), default=0))
 
     def _skip(self, reason: str, origin: str, *, strict: bool) -> None:
         if self.strict and strict:

@@ -24,6 +24,8 @@ _PYTHON = re.compile(r"\w*(?:InPandas|InArrow|Python)\w*\W")
 """Matches a node that calls Python functions."""
 _CALL = re.compile(r"([\w<>]+)\(")
 _NUMBER = re.compile(r"#\d+L?|plan_id=\d+")
+_NAME = 200
+"""Characters of the name of a node."""
 _PARENTHESIS = re.compile(r"[()]")
 _SEARCHED = 2_000
 """Characters of a node that are searched for functions."""
@@ -85,7 +87,7 @@ def python_functions(text: str) -> list[str]:
     A call of a Python function has a number, as a column has: `shout(upper(word#1))#9`. If no call
     has one, as in early versions of Spark, they are the outermost calls.
     """
-    if not _PYTHON.match(text):
+    if not _PYTHON.match(text, 0, _NAME):
         return []
     numbered, outermost, end = [], [], 0
     closed = _closed(text)

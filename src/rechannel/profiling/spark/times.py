@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from rechannel.profiling.model.trace import Times
+from rechannel.profiling.model.words import counted
 
 DAY = 86_400_000
 """Milliseconds."""
@@ -60,7 +61,7 @@ def _largest(days: Mapping[int, tuple[int, int, int]]) -> tuple[int, int] | None
 
 def left_out(far: Mapping[str, int]) -> list[str]:
     """Return a note on what is left out. far: how many of what; each word forms its plural with s."""
-    told = [f"{count:,} {what}{'' if count == 1 else 's'}" for what, count in far.items() if count]
+    told = [counted(count, what) for what, count in far.items() if count]
     if not told:
         return []
     verbs = ("lies", "was") if sum(far.values()) == 1 else ("lie", "were")

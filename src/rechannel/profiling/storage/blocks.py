@@ -10,15 +10,17 @@ all of them are in one temporary file, which is deleted with the object.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from io import FileIO
 from os import pread
 from tempfile import TemporaryFile
-from typing import Any, BinaryIO
+from typing import Any
 from weakref import finalize
 
 import numpy as np
 import numpy.typing as npt
 
 from rechannel.profiling.model.trace import Times
+from rechannel.profiling.storage.temporary import writing
 
 Rows = npt.NDArray[Any]
 
@@ -43,7 +45,7 @@ class RowBlocks:
         self._zones: list[tuple[int, int, int]] = []
         self._places: list[int] = []
         self._rows = 0
-        self._file: BinaryIO | None = None
+        self._file: FileIO | None = None
 
     def __len__(self) -> int:
         return self._rows + sum(len(part) for part in self._open)
@@ -120,12 +122,13 @@ class RowBlocks:
 
     def _lay(self) -> None:
         """Append what is in memory to the file."""
-        if self._file is None:
-            self._file = TemporaryFile(prefix="rechannel-trace-")  # noqa: SIM115 - as long as the rows
-            finalize(self, self._file.close)
-        for block in self._closed:
-            self._file.write(block.tobytes())
-        self._file.flush()
+        with writing():
+            if self._file is None:
+                # Unbuffered: nothing is left to write when it is closed.
+                self._file = TemporaryFile(prefix="rechannel-trace-", buffering=0)  # noqa: SIM115 - as long as the rows
+                finalize(self, self._file.close)
+            for block in self._closed:
+                _write(self._file, block.tobytes())
         self._closed = []
 
     def _block(self, number: int) -> Rows:
@@ -134,3 +137,9 @@ class RowBlocks:
         at, rows = self._places[number], self._zones[number][2]
         size = self.kind.itemsize
         return np.frombuffer(pread(self._file.fileno(), rows * size, at * size), dtype=self.kind)
+
+
+def _write(file: FileIO, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) :]

@@ -10,6 +10,7 @@ from weakref import finalize
 import polars as pl
 
 from rechannel.profiling.model.summaries import CELLS
+from rechannel.profiling.storage.temporary import writing
 
 IN_MEMORY = 1 << 22
 """Cells that a store holds in memory before it writes a file."""
@@ -31,12 +32,18 @@ class SpilledCells:
         """Add the cells of some windows."""
         self._held.append(made)
         if sum(len(frame) for frame in self._held) > self._most:
-            if self._directory is None:
-                self._directory = Path(mkdtemp(prefix="rechannel-cells-"))
-                finalize(self, rmtree, self._directory, ignore_errors=True)
-            self._files.append(self._directory / f"{len(self._files)}.parquet")
-            pl.concat(self._held).write_parquet(self._files[-1])
-            self._held = []
+            with writing():
+                self._write()
+
+    def _write(self) -> None:
+        """Write what is in memory."""
+        if self._directory is None:
+            self._directory = Path(mkdtemp(prefix="rechannel-cells-"))
+            finalize(self, rmtree, self._directory, ignore_errors=True)
+        file = self._directory / f"{len(self._files)}.parquet"
+        pl.concat(self._held).write_parquet(file)
+        self._files.append(file)
+        self._held = []
 
     @property
     def files(self) -> int:

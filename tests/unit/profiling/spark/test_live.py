@@ -121,6 +121,34 @@ def test_what_was_over_before_is_not_looked_at():
     assert len(watch.window(START, START + 500).profile.by_operator()) == 1
 
 
+class Waiting(Store):
+    """A store with 200 more stages, of the same job, which are to come."""
+
+    def newest(self, what, most):
+        found = super().newest(what, most)
+        return found if what == "ExecutorSummaryWrapper" else found[::-1][:most]
+
+    def since(self, what, first, last=None, index=""):
+        found = super().since(what, self.number, None, index)
+        if what == "StageDataWrapper":
+            told = {"status": "PENDING", "submissionTime": None}
+            found += [{"info": {**found[0]["info"], **told, "stageId": n}} for n in range(1, 201)]
+        return [row for row in found if first <= number(row) <= (1_000 if last is None else last)]
+
+
+def number(row):
+    info = row.get("info", row)
+    return info.get("stageId", info.get("jobId"))
+
+
+def test_what_runs_is_found_among_many_stages_that_wait():
+    watch = live(Waiting([task(0, 20, 400)], over=None))
+    watch.begin()
+    found = watch.window(START, START + 500)
+    assert len(found.profile.by_operator()) == 1
+    assert found.notes == []
+
+
 def test_what_spark_forgot_is_told():
     store = Store([task(0, 20, 400)], over=450)
     watch = live(store)

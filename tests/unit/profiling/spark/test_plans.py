@@ -168,3 +168,5 @@ def test_calls_that_do_not_end_are_looked_at_once():
     assert python_functions(text) == ["a"]
     assert text.count <= 1_000
     assert python_functions("BatchEvalPython [f(a#1)) g(b#2)#3]") == ["g"]
+    # The name of a node is short.
+    assert python_functions("Python" * 100 + " f(a#1)#2") == []
