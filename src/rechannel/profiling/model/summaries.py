@@ -48,29 +48,26 @@ WINDOWS = {
 }
 """Columns of windows. paths: the logarithm to base 10 of their number. ns: of all edges together."""
 
+TOGETHER = 1 << 14
+"""Edges of small windows that are summed at a time."""
+_OF_EDGES = ("kind", "operator", "worker", "peer")
 
-def cells(window: int, found: Participation) -> pl.DataFrame:
-    """Return the cells of a window, with the columns of `CELLS`."""
-    graph = found.graph
-    edges = pl.DataFrame(
-        {
-            "kind": graph.kind,
-            "operator": graph.operator,
-            "worker": graph.worker,
-            "peer": graph.peer,
-            "message": np.arange(len(graph.kind)) >= graph.spans,
-            "ns": graph.weight,
-            "critical": found.critical,
-            "profile": found.profile,
-        }
+
+def cells(found: Sequence[tuple[int, Participation]]) -> pl.DataFrame:
+    """Return the cells of numbered windows, with the columns of `CELLS`."""
+    graphs = [each.graph for _, each in found]
+    lengths = [len(graph.kind) for graph in graphs]
+    columns = {name: [getattr(graph, name) for graph in graphs] for name in _OF_EDGES}
+    columns["window"] = [np.repeat([number for number, _ in found], lengths)]
+    columns["message"] = [np.arange(len(graph.kind)) >= graph.spans for graph in graphs]
+    columns["ns"] = [graph.weight for graph in graphs]
+    columns["critical"] = [each.critical for _, each in found]
+    columns["profile"] = [each.profile for _, each in found]
+    edges = pl.DataFrame({name: np.concatenate(parts) for name, parts in columns.items()})
+    sums = edges.group_by("window", *_OF_EDGES, "message").agg(
+        pl.len().alias("edges"), pl.sum("ns", "critical", "profile")
     )
-    by = ["kind", "operator", "worker", "peer", "message"]
-    sums = edges.group_by(by).agg(
-        pl.len().cast(pl.Int64).alias("edges"), pl.sum("ns", "critical", "profile")
-    )
-    return sums.with_columns(pl.lit(window, pl.Int64).alias("window")).select(
-        pl.col(name).cast(kind) for name, kind in CELLS.items()
-    )
+    return sums.select(pl.col(name).cast(kind) for name, kind in CELLS.items())
 
 
 def facts(window: int, found: Participation) -> dict[str, float | None]:
@@ -264,8 +261,15 @@ def joined(profiles: Sequence[Profile], held: CellStore | None = None) -> Profil
 def summed(piece: Piece) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the cells and facts of the windows of a piece."""
     made, told = [pl.DataFrame(schema=CELLS)], []
+    held, edges = list[tuple[int, Participation]](), 0
     for number, graph in piece.graphs():
         found = participation(graph)
-        made.append(cells(number, found))
         told.append(facts(number, found))
+        held.append((number, found))
+        edges += len(graph.kind)
+        if edges >= TOGETHER:
+            made.append(cells(held))
+            held, edges = [], 0
+    if held:
+        made.append(cells(held))
     return pl.concat(made), pl.DataFrame(told, schema=WINDOWS)

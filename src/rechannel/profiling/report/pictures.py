@@ -8,17 +8,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from rechannel.profiling.model.participation import participation
 from rechannel.profiling.model.trace import NS, WAITING
 from rechannel.profiling.model.window_graph import window_graph
+from rechannel.profiling.report.colours import colour_of, in_order
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from rechannel.profiling.model.analysis import Analysis
+
+Floats = npt.NDArray[np.float64]
 
 WORKERS, SPANS, KINDS = 40, 20_000, 8
 """Upper bounds of what is drawn."""
@@ -28,22 +32,27 @@ def pictures(made: Analysis) -> Iterator[tuple[str, str, bytes]]:
     """Yield title, caption and PNG of every picture for which there is data."""
     from matplotlib import use
 
+    if not len(made.profile.windows):
+        return
     use("Agg")
     yield (
         "Activities by window",
-        "Top: share of the critical path. Bottom: share of all time that workers spent on them.",
-        _png(_activities(made)),
+        f"Top: share of the critical path. Bottom: share of all time that workers spent on them. The {KINDS} most"
+        " critical activities at most; time between windows is empty.",
+        _png(activities(made)),
     )
     yield (
         "Workers by window",
-        "Share of the critical path by worker: a straggler shows as a row, a phase as a column.",
-        _png(_workers(made)),
+        f"Share of the critical path by worker: a straggler shows as a row, a phase as a column. The {WORKERS} most"
+        " critical workers at most; time between windows is empty.",
+        _png(workers(made)),
     )
     found = _detail(made)
     if found is not None:
         yield (
             "One window in detail",
-            "Every activity of the window with the most paths; the darker, the more critical for its length.",
+            "Every activity of the window with the most paths; the darker, the more critical for its length. Waiting"
+            " is grey.",
             _png(found),
         )
     if len(made.profile.by_channel().filter(pl.col("critical") > 0)):
@@ -78,12 +87,29 @@ def _figure(height: float, rows: int = 1) -> tuple[Figure, Any]:
     return figure, figure.subplots(rows, 1, sharex=True)
 
 
-def _activities(made: Analysis) -> Figure:
+def _stepped(values: Floats) -> Floats:
+    """Return what values by window are from the start and from the end of each window on: nothing is between them."""
+    return np.column_stack([values, np.zeros(len(values))]).ravel()
+
+
+def _grid(windows: pl.DataFrame, values: Floats) -> tuple[Floats, Floats]:
+    """Return the edges of columns, seconds from the first window, and values by row and column, which are nan
+    between windows. values: by row and window.
+    """
+    edges = np.unique(np.append(windows["start"], windows["end"]))
+    columns = np.full((len(values), len(edges) - 1), np.nan)
+    columns[:, np.searchsorted(edges, windows["start"])] = values
+    return (edges - edges[0]) / NS, columns
+
+
+def activities(made: Analysis) -> Figure:
+    """Draw the shares of activities by window, on top of each other."""
     found = made.profile
     kinds = found.by_activity()["kind"].head(KINDS).to_list()
+    kinds = [kinds[i] for i in in_order(kinds)]
     by_window = found.over_time("kind")
-    starts = (found.windows["start"] - found.windows["start"].min()).to_numpy() / NS
-    ends = (found.windows["end"] - found.windows["start"].min()).to_numpy() / NS
+    at = found.windows.select("start", "end").to_numpy().ravel()
+    at = (at - at[0]) / NS
     figure, axes = _figure(5.5, 2)
     for ax, of, label in zip(
         axes,
@@ -91,14 +117,14 @@ def _activities(made: Analysis) -> Figure:
         ("share of the critical path", "share of all time"),
         strict=True,
     ):
-        below, at = np.zeros(len(starts)), np.append(starts, ends[-1])
+        below = np.zeros(len(found.windows))
         for kind in kinds:
             mine = by_window.filter(pl.col("kind") == kind)
-            height = np.zeros(len(starts))
-            height[mine["window"].to_numpy()] = mine[of].to_numpy()
-            low, high = (np.append(line, line[-1]) for line in (below, below + height))
-            ax.fill_between(at, low, high, step="post", label=kind, linewidth=0)
-            below += height
+            above = below.copy()
+            above[mine["window"].to_numpy()] += mine[of].to_numpy()
+            low, high, colour = _stepped(below), _stepped(above), colour_of(kind)
+            ax.fill_between(at, low, high, step="post", label=kind, color=colour, linewidth=0)
+            below = above
         ax.set_ylabel(label)
         ax.set_ylim(0, 1)
     axes[1].set_xlabel("seconds")
@@ -106,7 +132,8 @@ def _activities(made: Analysis) -> Figure:
     return figure
 
 
-def _workers(made: Analysis) -> Figure:
+def workers(made: Analysis) -> Figure:
+    """Draw the critical participation of workers by window."""
     found = made.profile
     names = found.by_worker()["worker"].head(WORKERS).to_list()
     share = np.zeros((len(names), len(found.windows)))
@@ -122,10 +149,9 @@ def _workers(made: Analysis) -> Figure:
         if row is not None:
             share[row, window] = critical
     figure, ax = _figure(1.2 + 0.28 * max(3, len(names)))
-    starts = found.windows["start"].to_numpy()
-    edges = (np.append(starts, found.windows["end"].to_numpy()[-1]) - starts[0]) / NS
+    edges, columns = _grid(found.windows, share)
     rows = np.arange(len(names) + 1) - 0.5
-    image = ax.pcolormesh(edges, rows, share, cmap="Reds", vmin=0)
+    image = ax.pcolormesh(edges, rows, columns, cmap="Reds", vmin=0)
     ax.invert_yaxis()
     ax.set_yticks(range(len(names)), names)
     ax.set_xlabel("seconds")

@@ -6,6 +6,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from rechannel.profiling.model import summaries
 from rechannel.profiling.model.findings import suspects
 from rechannel.profiling.model.gains import gains
 from rechannel.profiling.model.pieces import Pieces, windows_of
@@ -14,6 +15,7 @@ from rechannel.profiling.spark.log import SparkLog
 from rechannel.profiling.spark.trace import spark_trace
 from rechannel.profiling.storage.stored import ACTIVITY, StoredTrace
 from tests.unit.profiling import logs
+from tests.unit.profiling.model.test_findings import rounds
 from tests.unit.profiling.model.test_participation import random_trace
 
 
@@ -161,3 +163,19 @@ def test_an_event_log_in_pieces(monkeypatch):
     same(known(whole), known(profiled(pieces)))
     assert whole.known == len(windows)
     assert known(whole)["critical"].sum() == pytest.approx(len(windows), abs=1e-9 * len(windows))
+
+
+def test_windows_are_summed_alike_alone_and_together(monkeypatch):
+    source = StoredTrace.of(rounds((30, 10, 10), 2, steps=12))
+    pieces = Pieces.of(source, windows_of(source.span, 4 * 10**9))
+    edges = [len(graph.kind) for piece in pieces for _, graph in piece.graphs()]
+    assert len(pieces) == 1
+    assert min(edges) > 1
+    whole = profiled(pieces)
+    for most in (1, min(edges) + 1, sum(edges)):
+        monkeypatch.setattr(summaries, "TOGETHER", most)
+        made = profiled(pieces)
+        assert made.windows.equals(whole.windows)
+        same(known(made), known(whole))
+    critical = whole.over_time().select("critical").to_series()
+    assert critical.to_list() == pytest.approx([1.0] * len(edges))
