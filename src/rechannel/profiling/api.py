@@ -70,8 +70,7 @@ def profile(
         from rechannel.profiling.spark.on_spark import on_spark
         from rechannel.profiling.threads import in_threads
     except ImportError as error:
-        msg = f"profiles need a package that is not installed ({error.name}): {INSTALL}"
-        raise SetUpError(msg) from error
+        raise _missing(error) from error
     asked = ProfileOptions(window=size, threshold=shortest, query=query, since=first, until=last)
     each = in_threads if spark is None else on_spark(spark)
     return replace(analyse_file(log, asked, strict=strict, each=each), page=notebook_html)
@@ -121,6 +120,9 @@ def profile_session(
         from rechannel.profiling.spark.live import LiveSession
         from rechannel.profiling.watch import Watch
     except ImportError as error:
-        msg = f"profiles need a package that is not installed ({error.name}): {INSTALL}"
-        raise SetUpError(msg) from error
+        raise _missing(error) from error
     return Watch(live=LiveSession.of(spark), window_ms=length, tell=tell, keep=keep)
+
+
+def _missing(error: ImportError) -> SetUpError:
+    return SetUpError(f"profiles need a package that is not installed ({error.name}): {INSTALL}")

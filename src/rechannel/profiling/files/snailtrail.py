@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rechannel.errors import TraceError
+from rechannel.profiling.files.table import check_length
 from rechannel.profiling.model.trace import RESERVED, SNAILTRAIL, Activities, Messages, Names, Trace
 from rechannel.profiling.storage.blocks import BLOCK_ROWS
 
@@ -54,8 +55,11 @@ def read_records(path: str | Path) -> Recorded:
         last = np.array(rows, dtype=np.int64).reshape(-1, RECORD_FIELDS)
         records = np.concatenate([*blocks, last])
     except (msgpack.UnpackException, TypeError, ValueError, OverflowError, OSError) as error:
-        msg = f"{path} is not a trace of SnailTrail: {error}"
+        reason = str(error) or f"{type(error).__name__} in MessagePack"
+        msg = f"{path} is not a trace of SnailTrail: {reason}"
         raise TraceError(msg) from error
+    if len(records):
+        check_length(int(records[:, 0].min()), int(records[:, 0].max()))
     return recorded(records)
 
 

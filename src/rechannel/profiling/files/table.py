@@ -66,11 +66,6 @@ def open_trace(path: str | Path) -> StoredTrace:
         raise TraceError(msg) from error
 
 
-def trace_of(rows: pl.DataFrame) -> Trace:
-    """Return the trace that a table describes. Raises TraceError."""
-    return _stored(rows.schema, [rows]).whole()
-
-
 def _stored(schema: pl.Schema, batches: Iterable[pl.DataFrame]) -> StoredTrace:
     missing = [name for name in NEEDED if name not in schema]
     if missing:
@@ -98,12 +93,16 @@ def _stored(schema: pl.Schema, batches: Iterable[pl.DataFrame]) -> StoredTrace:
         went.add(_rows(MESSAGE, columns, sent))
     names = Names(workers=workers.names, operators=operators.names, kinds=kinds.names)
     made = StoredTrace(names=names, did=did, went=went)
-    begin, end = made.span
+    check_length(*made.span)
+    return made
+
+
+def check_length(begin: int, end: int) -> None:
+    """Raise TraceError if a trace is too long. begin, end: ns."""
     if end - begin > LONGEST:
         days = (end - begin) / NS / 86_400
         msg = f"the trace lasts {days:,.0f} days: times must be nanoseconds since one common time"
         raise TraceError(msg)
-    return made
 
 
 def _check(rows: pl.DataFrame, told: pl.DataFrame, before: int) -> None:

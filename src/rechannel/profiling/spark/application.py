@@ -130,12 +130,9 @@ class Batch:
     phases: Mapping[str, int] = field(default_factory=dict)
     """Milliseconds by phase: addBatch, getBatch, latestOffset, queryPlanning, walCommit, commitOffsets, ..."""
     state_rows: int = 0
-    state_updated: int = 0
     state_bytes: int = 0
     state_commit_ms: int = 0
     """Summed over the tasks."""
-    state_ms: int = 0
-    """Time of updates, removals and commits, summed over the tasks."""
     watermark: int = 0
     late_rows: int = 0
     """Rows that came after the watermark and were dropped."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from rechannel.errors import TraceError
 from rechannel.profiling.model.trace import MS
-from rechannel.profiling.spark.rows import FAILURES, LOCALITIES, SparkTask, TaskRows
+from rechannel.profiling.spark.rows import FAILURES, SparkTask, TaskRows
 from rechannel.profiling.spark.task_events import Metrics, TaskEnd, TaskInfo, TaskStart
 
 LATEST = 1 << 43
@@ -28,7 +28,6 @@ _FAILED = {
 }
 """Codes of the reasons that Spark gives."""
 _LOST, _KILLED, _OTHER = (FAILURES.index(name) for name in ("executor lost", "killed", "other"))
-_LOCALITY = {name: code for code, name in enumerate(LOCALITIES)}
 
 
 @dataclass(slots=True)
@@ -115,7 +114,6 @@ class Attempts:
                 beaten=beaten,
                 attempt=event.attempt,
                 speculative=info.speculative,
-                locality=_LOCALITY.get(info.locality, -1),
             )
         )
 
@@ -148,7 +146,6 @@ class Attempts:
                     failed=0 if gone is None else _LOST,
                     attempt=start.attempt,
                     speculative=info.speculative,
-                    locality=_LOCALITY.get(info.locality, -1),
                 )
             )
         self.open_tasks += len(self._running)

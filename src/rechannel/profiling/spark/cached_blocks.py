@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from sys import intern
 
 from rechannel.profiling.spark.application import Stored
 from rechannel.profiling.spark.events import BlockInfo, Rdd
@@ -33,7 +34,7 @@ class CachedBlocks:
             return
         rdd, partition = int(found[1]), int(found[2])
         where = self._where.setdefault(rdd, {})
-        before, executor = len(where), info.manager.executor
+        before, executor = len(where), intern(info.manager.executor)
         others = _without(where.pop(partition, ()), executor)
         kept = (*others, executor) if info.level.disk or info.level.memory else others
         if kept:

@@ -33,7 +33,6 @@ class Rdd(msgspec.Struct):
     scope: str = msgspec.field(name="Scope", default="")
     """JSON with the name of the SQL node, or of the method that made it."""
     partitions: Number = msgspec.field(name="Number of Partitions", default=0)
-    cached: Number = msgspec.field(name="Number of Cached Partitions", default=0)
     level: StorageLevel = msgspec.field(name="Storage Level", default_factory=StorageLevel)
 
 
@@ -154,7 +153,7 @@ class BlockUpdated(msgspec.Struct, gc=False):
 class Unpersisted(msgspec.Struct, gc=False):
     """A dataset is no longer to be kept in storage."""
 
-    rdd: int = msgspec.field(name="RDD ID", default=-1)
+    rdd: Number = msgspec.field(name="RDD ID", default=-1)
 
 
 class ExecutorExcluded(msgspec.Struct, rename={"executor": "executorId"}):

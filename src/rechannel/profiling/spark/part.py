@@ -33,6 +33,8 @@ def part_of(app: Application, start: int, end: int) -> Application:
         },
         executions={n: run for n, run in app.executions.items() if inside(run.start, run.end)},
         batches=[batch for batch in app.batches if inside(batch.start, batch.end)],
+        # When they were thrown is not known.
+        exceptions={},
         tasks=_tasks(app.tasks, first * MS, last * MS),
     )
 

@@ -37,12 +37,9 @@ FAILURES = (
     *("killed", "commit denied", "other"),
 )
 """Why an attempt failed, by its code in `TASK_ROW`; 0 if it did not."""
-LOCALITIES = ("PROCESS_LOCAL", "NODE_LOCAL", "RACK_LOCAL", "ANY", "NO_PREF")
-"""Where a task ran, seen from its data, by the code in `TASK_ROW`; -1 if the log does not say."""
 
 FIGURES = (
-    *("in_bytes", "in_rows", "out_bytes", "out_rows"),
-    *("read_bytes", "read_rows", "fetch_remote", "write_bytes", "write_rows"),
+    *("in_bytes", "in_rows", "out_rows", "read_bytes", "read_rows", "write_bytes", "write_rows"),
     *("spill_memory", "spill_disk", "peak", "result", "cpu"),
 )
 """Columns of `TASK_ROW` whose values are those of the log."""
@@ -79,22 +76,20 @@ TASK_ROW = np.dtype(
     [
         *PLACED_ROW.descr,
         ("attempt", "i4"),
-        ("locality", "i1"),
         *((name, "i8") for name in FIGURES),
     ]
 )
 """Everything that is known of a task: `PLACED_ROW`, and what findings need.
 
-attempt: of the stage. locality: code in `LOCALITIES`. in, out: input and output, bytes and rows.
-read: shuffle blocks that it fetched, from this host and others; fetch_remote: bytes of those from
-others. write: shuffle blocks that it wrote. spill_memory, spill_disk: bytes spilled, as they were in
-memory and as they are on disk. peak: execution memory, bytes. result: size of its result, bytes.
-cpu: ns.
+attempt: of the stage. in, out: input and output, bytes and rows. read: shuffle blocks that it
+fetched, from this host and others. write: shuffle blocks that it wrote. spill_memory, spill_disk:
+bytes spilled, as they were in memory and as they are on disk. peak: execution memory, bytes.
+result: size of its result, bytes. cpu: ns.
 """
 
 _TOLD = (
     *("executor", "stage", "index", "number", "good", "killed"),
-    *("failed", "beaten", "attempt", "speculative", "locality"),
+    *("failed", "beaten", "attempt", "speculative"),
     *FIGURES,
     *("launch", "finish", "getting", "deserialise", "run", "gc", "serialise", "fetch", "write"),
 )
@@ -131,8 +126,6 @@ class SparkTask(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     attempt: int = 0
     """Attempt of the stage."""
     speculative: bool = False
-    locality: int = -1
-    """Code in `LOCALITIES`."""
 
 
 @dataclass(slots=True)
@@ -175,14 +168,11 @@ class TaskRows:
                 task.beaten,
                 task.attempt,
                 task.speculative,
-                task.locality,
                 metrics.input.size,
                 metrics.input.rows,
-                metrics.output.size,
                 metrics.output.rows,
                 read.remote_bytes + read.local_bytes,
                 read.rows,
-                read.remote_bytes,
                 write.size,
                 write.rows,
                 metrics.spill_memory,

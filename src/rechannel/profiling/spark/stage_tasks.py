@@ -3,8 +3,7 @@
 A pass over all rows holds those of the stages that have not been seen whole, at most `HELD_TASKS`.
 Beyond that, the largest of them is thinned: of the rows that are held, every second one stays, and
 the longest `LONGEST`. So figures of a thinned stage are those of a sample that has its longest
-tasks; `TaskRows.stages` says how many there
-were.
+tasks; `TaskRows.stages` says how many there were.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from rechannel.profiling.spark.rows import TASK_ROW, TaskRows
 from rechannel.profiling.storage.blocks import Rows
 
 HELD_TASKS = 1 << 20
-"""Rows that are held in memory at most, about 230 bytes each."""
+"""Rows that are held in memory at most, about 210 bytes each."""
 LONGEST = 1 << 10
 """Longest tasks that stay when a stage is thinned, or a quarter of them if that is less."""
 FEW = 16

@@ -16,22 +16,16 @@ class StateOperator(
     msgspec.Struct,
     rename={
         "rows": "numRowsTotal",
-        "updated": "numRowsUpdated",
         "size": "memoryUsedBytes",
         "commit": "commitTimeMs",
-        "updating": "allUpdatesTimeMs",
-        "removing": "allRemovalsTimeMs",
         "late": "numRowsDroppedByWatermark",
     },
 ):
     """What a batch did to the state of an operator. Times are summed over tasks, ms."""
 
     rows: Number = 0
-    updated: Number = 0
     size: Number = 0
     commit: Number = 0
-    updating: Number = 0
-    removing: Number = 0
     late: Number = 0
 
 

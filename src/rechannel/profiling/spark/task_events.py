@@ -39,7 +39,6 @@ class Input(msgspec.Struct, gc=False):
 class Output(msgspec.Struct, gc=False):
     """What a task wrote to files or tables."""
 
-    size: Number = msgspec.field(name="Bytes Written", default=0)
     rows: Number = msgspec.field(name="Records Written", default=0)
 
 
@@ -69,7 +68,6 @@ class TaskInfo(msgspec.Struct, gc=False, kw_only=True):
     index: Number = msgspec.field(name="Index", default=0)
     launch: Number = msgspec.field(name="Launch Time")
     executor: str = msgspec.field(name="Executor ID")
-    locality: str = msgspec.field(name="Locality", default="")
     speculative: bool = msgspec.field(name="Speculative", default=False)
     getting: Number = msgspec.field(name="Getting Result Time", default=0)
     """When the driver began to fetch the result; 0 if it never did."""

@@ -78,6 +78,10 @@ def test_halves(tmp_path):
         ([[None, 0, 4, 1, -1, -1, -1]], "record 0 of"),
         ([[0, 0, {}, 1, -1, -1, -1]], "record 0 of"),
         ([[1 << 63, 0, 4, 1, -1, -1, -1]], "not a trace of SnailTrail"),
+        (
+            [[0, 0, 4, 1, -1, -1, -1], [1 << 62, 0, 4, 2, -1, -1, -1]],
+            "the trace lasts 53,376 days",
+        ),
     ],
 )
 def test_what_is_no_record(tmp_path, rows, words):
@@ -92,3 +96,10 @@ def test_records_are_read_block_by_block(tmp_path, monkeypatch):
     monkeypatch.setattr("rechannel.profiling.files.snailtrail.BLOCK_ROWS", 5)
     assert len(rows) > 10
     assert summed(read_records(file).trace) == pytest.approx(summed(whole.trace))
+
+
+def test_what_is_no_message_pack_has_a_reason(tmp_path):
+    file = tmp_path / "trace.msgpack"
+    file.write_bytes(b"\xc1")
+    with pytest.raises(TraceError, match=r"not a trace of SnailTrail: .+"):
+        read_records(file)

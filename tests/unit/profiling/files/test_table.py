@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from rechannel.errors import TraceError
-from rechannel.profiling.files.table import open_trace, trace_of, write_trace
+from rechannel.profiling.files.table import open_trace, write_trace
 from rechannel.profiling.reading import profile_trace
 from tests.unit.profiling.model.test_participation import paper
 
@@ -37,14 +37,19 @@ def test_what_is_written_is_read(tmp_path):
     assert summed(found) == pytest.approx(summed(paper()))
 
 
-def test_timestamps_numbers_of_workers_and_operators():
+def opened(tmp_path, frame):
+    frame.write_parquet(tmp_path / "trace.parquet")
+    return open_trace(tmp_path / "trace.parquet")
+
+
+def test_timestamps_numbers_of_workers_and_operators(tmp_path):
     frame = pl.DataFrame({**ROWS, "operator": ["a", None, *"bbbbbbb"]}).with_columns(
         pl.from_epoch("start", time_unit="us"),
         pl.from_epoch("end", time_unit="us"),
         pl.col("worker").replace({"w1": "10", "w2": "9"}).cast(pl.Int64),
         pl.col("to").replace({"w1": "10", "w2": "9"}).cast(pl.Int64),
     )
-    trace = trace_of(frame)
+    trace = opened(tmp_path, frame).whole()
     assert list(trace.names.workers) == ["10", "9"]
     assert list(trace.names.operators) == ["a", "b"]
     assert trace.activities.end.tolist()[2] == 9_000
@@ -63,10 +68,10 @@ def test_timestamps_numbers_of_workers_and_operators():
         ({"end": [1, 6, 5, 3, 4, 8, 3, 5, 8]}, "row 2 of the trace ends 1 ns before it begins"),
     ],
 )
-def test_what_is_wrong_is_named(change, words):
+def test_what_is_wrong_is_named(tmp_path, change, words):
     made = {name: column for name, column in {**ROWS, **change}.items() if column is not None}
     with pytest.raises(TraceError, match=words):
-        trace_of(pl.DataFrame(made))
+        opened(tmp_path, pl.DataFrame(made))
 
 
 def test_files_that_are_none(tmp_path):

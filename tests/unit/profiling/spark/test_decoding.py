@@ -45,11 +45,18 @@ END = task_end(0, info(5, "1", 115, 300), metrics(180, fetch=4)).strip()
 
 def test_optional_fields_that_are_null_have_their_defaults():
     nulls = dict.fromkeys(
-        ("Index", "Locality", "Failed", "Speculative", "Executor Run Time", "Task End Reason")
+        (
+            "Index",
+            "Getting Result Time",
+            "Failed",
+            "Speculative",
+            "Executor Run Time",
+            "Task End Reason",
+        )
     )
     whole, found = decode(END), decode(changed(END, **nulls))
     assert (found.info.number, found.info.launch) == (whole.info.number, whole.info.launch)
-    assert (found.info.index, found.info.locality, found.info.failed) == (0, "", False)
+    assert (found.info.index, found.info.getting, found.info.failed) == (0, 0, False)
     assert (found.metrics.run, found.metrics.read.fetch_wait) == (0, 4)
     stage = {"Event": "SparkListenerStageSubmitted", "Stage Info": stage_info(3, parents=[1])}
     told = json.dumps({**stage, "Properties": None}).encode()
@@ -118,8 +125,8 @@ def test_what_is_no_event(line, words):
 
 
 def test_bytes_that_are_not_utf_8_are_replaced():
-    found = decode(END.replace(b'"Locality":"ANY"', b'"Locality":"h\xff\xfe"'))
-    assert found.info.locality == "h\ufffd\ufffd"
+    found = decode(END.replace(b'"Executor ID":"1"', b'"Executor ID":"h\xff\xfe"'))
+    assert found.info.executor == "h\ufffd\ufffd"
 
 
 def plan(depth):

@@ -107,7 +107,10 @@ def test_a_log_that_ends_within_a_block(tmp_path, ending, pack):
     for cut in (1, 7, 40):
         file.write_bytes(whole[:-cut])
         lines = list(log_lines(file))
-        assert lines[:3] == small()[:3] or ending == ".zstd"
+        read = b"".join(lines)
+        assert b"".join(small()).startswith(read.removesuffix(b"abc" * 7))
+        # A frame of zstd is read as a whole, and its second one is cut.
+        assert len(read) > (0 if ending == ".zstd" else len(b"".join(small()[:3])))
 
 
 def test_gzip_of_more_than_is_read_at_once(tmp_path):

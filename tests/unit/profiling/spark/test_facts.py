@@ -6,7 +6,7 @@ import pytest
 
 from rechannel.profiling.spark import executions
 from rechannel.profiling.spark.log import SparkLog
-from rechannel.profiling.spark.rows import FAILURES, LOCALITIES, TASK_ROW
+from rechannel.profiling.spark.rows import FAILURES, TASK_ROW
 from rechannel.profiling.spark.stage_tasks import stages_of, tasks_of
 from tests.unit.profiling.logs import START, info, line, metrics, small, stage_info, task_end
 from tests.unit.profiling.spark.test_plans import node, sql
@@ -227,8 +227,8 @@ def test_streams_and_their_batches():
     assert [each.number for each in found.batches] == [0, 1, 2, 3, 4]
     assert (first.query, first.start, first.end) == ("words", START, START + 700)
     assert (first.rows, first.input_rate, first.process_rate) == (50, 25.0, 0.0)
-    assert (first.state_rows, first.state_updated, first.state_bytes) == (200, 14, 8_000)
-    assert (first.state_commit_ms, first.state_ms, first.late_rows) == (60, 110, 4)
+    assert (first.state_rows, first.state_bytes) == (200, 8_000)
+    assert (first.state_commit_ms, first.late_rows) == (60, 4)
     assert (first.watermark, first.source_backlog) == (START - 20_000, 7)
     assert first.phases["addBatch"] == 500
     # Triggers are two seconds apart, and all batches wait for theirs.
@@ -255,18 +255,17 @@ COUNTED = {
 
 
 def test_the_columns_of_a_task():
-    task = info(9, "1", 600, 700, Locality="NODE_LOCAL", Speculative=True)
+    task = info(9, "1", 600, 700, Speculative=True)
     found = facts(task_end(3, task, {**metrics(80), **COUNTED}))
     (row,) = tasks_of(found, 3, 0)
     figures = {
-        "in_bytes": 15, "in_rows": 16, "out_bytes": 17, "out_rows": 18, "read_bytes": 23,
-        "read_rows": 21, "fetch_remote": 20, "write_bytes": 22, "write_rows": 23,
+        "in_bytes": 15, "in_rows": 16, "out_rows": 18, "read_bytes": 23,
+        "read_rows": 21, "write_bytes": 22, "write_rows": 23,
         "spill_memory": 13, "spill_disk": 14, "peak": 12, "result": 11, "cpu": 5_000_000,
     }  # fmt: skip
     assert {name: row[name] for name in figures} == figures
     assert (row["attempt"], row["speculative"], FAILURES[row["failed"]]) == (0, True, "")
-    assert LOCALITIES[row["locality"]] == "NODE_LOCAL"
-    assert TASK_ROW.itemsize < 230
+    assert TASK_ROW.itemsize < 213
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """A part of an application."""
 
+from dataclasses import replace
+
 from rechannel.profiling.model.trace import MS
 from rechannel.profiling.spark.log import SparkLog
 from rechannel.profiling.spark.part import part_of
@@ -18,6 +20,7 @@ def test_all_of_it_is_the_application_itself():
 def test_what_began_before_or_is_not_over_is_left_out():
     app = facts()
     assert (len(app.tasks), list(app.jobs)) == (3, [0])
+    app = replace(app, exceptions={"java.lang.Error": 3})
     later = part_of(app, (START + 515) * MS, (START + 800) * MS)
     assert (len(later.tasks), list(later.jobs)) == (1, [])
     assert (later.start, later.end) == (START + 515, START + 800)
@@ -26,5 +29,7 @@ def test_what_began_before_or_is_not_over_is_left_out():
     assert (len(earlier.tasks), list(earlier.tasks.stages)) == (2, [(0, 0)])
     job = part_of(app, (START + 100) * MS, (START + 720) * MS)
     assert (len(job.tasks), list(job.jobs)) == (3, [0])
+    # Which exceptions were thrown then is not known.
+    assert later.exceptions == {}
     # The application itself is as it was.
     assert (len(app.tasks), len(app.tasks.stages)) == (3, 2)

@@ -30,13 +30,3 @@ def test_cells_that_do_not_fit_say_what_to_do(monkeypatch):
     cells = SpilledCells(most=0)
     with pytest.raises(SetUpError, match="No space left on device"):
         cells.add(pl.DataFrame(schema=CELLS).clear(1))
-
-
-def test_rows_in_a_file_are_those_that_were_added():
-    rows = RowBlocks(np.dtype([("a", "i8"), ("b", "i8")]), "a", "b", held=0)
-    made = np.array([(n, n + 5) for n in range(1_000)], dtype=rows.kind)
-    for part in np.array_split(made, 7):
-        rows.add(part)
-        assert rows.span is not None
-    assert rows.spilled
-    assert np.concatenate(list(rows.each())).tolist() == made.tolist()
