@@ -113,9 +113,8 @@ def _empty(s: Any, v: Any, group: int) -> Any:  # pragma: no cover - compiled
 
 
 @nb.njit(cache=True, nogil=True)
-def _push(events: Any, event: Any) -> None:  # pragma: no cover - compiled
-    """Add an event."""
-    time, code = event[0], event[1] * _KIND + event[2]
+def _push(events: Any, time: float, code: int) -> None:  # pragma: no cover - compiled
+    """Add an event. One number for its kind and number: each literal would be compiled anew."""
     at = events.held[0]
     events.held[0] += 1
     while at:
@@ -163,11 +162,11 @@ def _length(s: Any, v: Any, group: int) -> float:  # pragma: no cover - compiled
     events = _empty(s, v, group)
     ready = _Events(np.empty(count), np.empty(count, np.int64), np.zeros(1, np.int64))
     for k in range(s.step[group], s.step[group + 1]):
-        _push(events, (s.steps[k, 0], _STEP, k))
+        _push(events, s.steps[k, 0], _STEP * _KIND + k)
     for j in range(first, last):
         before = s.after[j] - first
         if s.after[j] < 0:
-            _push(events, (s.delay[j], _JOB, j))
+            _push(events, s.delay[j], _JOB * _KIND + j)
         else:
             state.next_of[j - first, 1] = state.next_of[before, 0]
             state.next_of[before, 0] = j
@@ -204,23 +203,23 @@ def _happened(
         return 1.0
     if what == _LATE:
         took = _duration(s, v, which // _WIDTH, which % _WIDTH)
-        _push(events, (now + took, _TASK, which))
+        _push(events, now + took, _TASK * _KIND + which)
         return -1.0
     if what in (_JOB, _DONE):
         _job_changed(s, state, event, events)
     elif what == _READY:
         state.open_tasks[which - base] = _begin(s, v, which, now, events)
         if state.open_tasks[which - base] == 0:
-            _push(events, (now, _ENDED, which))
+            _push(events, now, _ENDED * _KIND + which)
         if _queued(s, v, state.following, base, which):
-            _push(ready, (float(which), 0, 0))
+            _push(ready, float(which), which)
     else:
         for k in range(s.child[which], s.child[which + 1]):
             _met(s, state.needs, base, s.children[k], now, events)
         j = s.job[which]
         state.open_stages[j - first] -= 1
         if state.open_stages[j - first] == 0:
-            _push(events, (now + s.tail[j], _DONE, j))
+            _push(events, now + s.tail[j], _DONE * _KIND + j)
     return 0.0
 
 
@@ -234,13 +233,13 @@ def _job_changed(
     if what == _DONE:
         j = state.next_of[which - first, 0]
         while j >= 0:
-            _push(events, (now + s.delay[j], _JOB, j))
+            _push(events, now + s.delay[j], _JOB * _KIND + j)
             j = state.next_of[j - first, 1]
         return
     for u in range(s.stages[which], s.stages[which + 1]):
         _met(s, state.needs, s.stages[first], u, now, events)
     if state.open_stages[which - first] == 0:
-        _push(events, (now + s.tail[which], _DONE, which))
+        _push(events, now + s.tail[which], _DONE * _KIND + which)
 
 
 @nb.njit(cache=True, nogil=True, inline="always")
@@ -263,11 +262,11 @@ def _task_ended(
         k = begin
         if k < s.late[stage + 1] and s.late_tasks[k, 1] == mine:
             number = stage * _WIDTH + s.late_tasks[k, 0] - s.first[stage]
-            _push(events, (now + s.late_delays[k], _LATE, number))
+            _push(events, now + s.late_delays[k], _LATE * _KIND + number)
     if not same or s.flags[s.first[stage] + task] & WAITED:
         state.open_tasks[at] -= 1
         if state.open_tasks[at] == 0:
-            _push(events, (now, _ENDED, stage))
+            _push(events, now, _ENDED * _KIND + stage)
 
 
 @nb.njit(cache=True, nogil=True, inline="always")
@@ -277,7 +276,8 @@ def _dispatch(
     """Give a core to the next task."""
     base, stage = s.stages[s.jobs[state.group]], int(ready.times[0])
     task = state.following[stage - base]
-    _push(events, (now + _duration(s, v, stage, task), _TASK, stage * _WIDTH + task))
+    code = _TASK * _KIND + stage * _WIDTH + task
+    _push(events, now + _duration(s, v, stage, task), code)
     state.following[stage - base] += 1
     if not _queued(s, v, state.following, base, stage):
         _pop(ready)
@@ -290,7 +290,7 @@ def _met(
     """Note that something that a stage waited for has begun or ended."""
     needs[stage - base] -= 1
     if needs[stage - base] == 0:
-        _push(events, (now + s.latency[stage], _READY, stage))
+        _push(events, now + s.latency[stage], _READY * _KIND + stage)
 
 
 @nb.njit(cache=True, nogil=True)
@@ -304,7 +304,7 @@ def _begin(
     for k in range(s.late[stage], s.late[stage + 1]):
         if s.late_tasks[k, 1] < 0:
             number = stage * _WIDTH + s.late_tasks[k, 0] - first
-            _push(events, (now + s.late_delays[k], _LATE, number))
+            _push(events, now + s.late_delays[k], _LATE * _KIND + number)
     waited = 0
     for i in range(first, first + s.counts[stage]):
         waited += s.flags[i] & WAITED

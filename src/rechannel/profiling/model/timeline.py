@@ -178,7 +178,7 @@ def _filled(
         np.empty(room, dtype=np.int64),
         np.empty(room, dtype=np.int64),
     )
-    count, a, p = 0, 0, 0
+    count = a = p = np.int64(0)
     for w in range(workers):
         last_part, last_point = _last_of(w, whose, a), _last_of(w, points[0], p)
         if a < last_part or p < last_point:
@@ -209,8 +209,10 @@ def _walked(  # noqa: PLR0917 - compiled: plain arrays instead of values
     _, point_time, point_what = points
     a, last_part, p, last_point = rows
     begin, stop, threshold, waiting = rules
+    # Of a literal as an argument, another version of the function would be compiled.
+    none, plain = np.int64(-1), np.int64(0)
     # left: what lies at the beginning of a gap; before: the activity that ends there.
-    at, left, before = begin, _BEGIN, -1
+    at, left, before = begin, _BEGIN, none
     while True:
         active = a < last_part and begins[a] <= at
         until = ends[a] if active else begins[a] if a < last_part else stop
@@ -221,23 +223,24 @@ def _walked(  # noqa: PLR0917 - compiled: plain arrays instead of values
             what |= point_what[p]
             p += 1
         if active:
-            count = _added(spans, count, w, act[a], 0, at, until)
-            before, left = -1, what
+            count = _added(spans, count, w, act[a], plain, at, until)
+            before, left = none, what
             if until >= ends[a]:
                 before, left = act[a], what | _ACTIVITY
                 a += 1
         else:
-            after = act[a] if a < last_part and begins[a] == until else -1
+            after = act[a] if a < last_part and begins[a] == until else none
             if until - at < threshold and (before >= 0 or after >= 0):
                 middle = at + (until - at) // 2
                 middle = at if before < 0 else until if after < 0 else middle
-                count = _added(spans, count, w, before, 0, at, middle)
-                count = _added(spans, count, w, after, 0, middle, until)
+                count = _added(spans, count, w, before, plain, at, middle)
+                count = _added(spans, count, w, after, plain, middle, until)
             else:
                 long = waiting and until - at >= threshold
                 waits = long and what & _RECEIVED and left != _RECEIVED
-                count = _added(spans, count, w, -1, _WAITING if waits else _UNKNOWN, at, until)
-            before, left = -1, what
+                what_for = _WAITING if waits else _UNKNOWN
+                count = _added(spans, count, w, none, plain + what_for, at, until)
+            before, left = none, what
         at = until
         if at >= stop and a >= last_part:
             break
