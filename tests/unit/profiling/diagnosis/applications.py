@@ -15,10 +15,12 @@ from rechannel.profiling.spark.application import (
     Stream,
 )
 from rechannel.profiling.spark.rows import SparkTask, TaskRows
+from rechannel.profiling.spark.sql_events import PlanMetric, PlanNode
 from rechannel.profiling.spark.task_events import Input, Metrics, ShuffleRead, ShuffleWrite
 
 START = 1_700_000_000_000
 """Unix ms."""
+MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,23 @@ class Made:
 def times(count: int, ms: int, **more: int) -> list[Did]:
     """Equal tasks."""
     return [Did(ms=ms, **more) for _ in range(count)]
+
+
+def uneven(ms: int, megabytes: int, rest: int = 19) -> list[Did]:
+    """One task that takes that long and reads that much, after others of 1 s and 10 MiB."""
+    others = times(rest, 1_000, read=10 * MIB, rows=1_000)
+    return [*others, Did(ms=ms, read=megabytes * MIB, rows=100 * megabytes)]
+
+
+def scanned(files: int, size: int) -> dict[int, Execution]:
+    """An execution that reads so many files, and so many bytes in all."""
+    metrics = [
+        PlanMetric(accumulator=1, name="number of files read"),
+        PlanMetric(accumulator=2, name="size of files read"),
+    ]
+    node = PlanNode(name="Scan parquet", text="FileScan parquet [id#1]", metrics=metrics)
+    plan = PlanNode(name="Project", children=[node])
+    return {0: Execution(number=0, start=START, plan=plan, metrics={1: files, 2: size})}
 
 
 @dataclass(slots=True)

@@ -108,21 +108,21 @@ def test_an_executor_that_was_lost_while_idle():
     assert "spark.network.timeout" in finding.advice
 
 
-def fetching(*executors):
-    """A stage that cannot fetch; its parent runs again."""
+def fetching(*executors, at=0):
+    """A stage that cannot fetch; its parent runs again. It fails 3.6 s after `at`."""
     tasks = [
-        task(0, 0, 1_000, 3_000),
-        task(1, 0, 3_100, 3_600, failed="fetch failed"),
-        task(0, 0, 4_000, 6_000, attempt=1),
-        task(1, 0, 6_200, 9_000, attempt=1),
+        task(0, 0, at + 1_000, at + 3_000),
+        task(1, 0, at + 3_100, at + 3_600, failed="fetch failed"),
+        task(0, 0, at + 4_000, at + 6_000, attempt=1),
+        task(1, 0, at + 6_200, at + 9_000, attempt=1),
     ]
     stages = [
-        stage(0, 900, 3_000),
-        stage(1, 3_050, 3_700, failure="FetchFailed"),
-        stage(0, 3_900, 6_000, attempt=1),
-        stage(1, 6_100, 9_000, attempt=1),
+        stage(0, at + 900, at + 3_000),
+        stage(1, at + 3_050, at + 3_700, failure="FetchFailed"),
+        stage(0, at + 3_900, at + 6_000, attempt=1),
+        stage(1, at + 6_100, at + 9_000, attempt=1),
     ]
-    return application(10_000, tasks, *stages, *executors)
+    return application(at + 10_000, tasks, *stages, *executors)
 
 
 def test_files_that_cannot_be_fetched():

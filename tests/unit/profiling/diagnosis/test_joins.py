@@ -8,12 +8,12 @@ from tests.unit.profiling.diagnosis.made import application, found, stage, task
 MIB = 1 << 20
 
 
-def joining(small, text="SortMergeJoin [key#1], [key#2], Inner", skipped=False):
-    """A join of 500 MiB with another side. The large side writes for half of its time."""
+def joining(small, text="SortMergeJoin [key#1], [key#2], Inner", skipped=False, large=500 * MIB):
+    """A join of 500 MiB, or more, with another side. The large side writes for half of its time."""
     tasks = [
         task(0, 0, 0, 1_000, written=small),
-        task(1, 0, 0, 8_000, written=500 * MIB, writing=4_000),
-        task(2, 0, 8_000, 18_000, wait=2_500, read=500 * MIB),
+        task(1, 0, 0, 8_000, written=large, writing=4_000),
+        task(2, 0, 8_000, 18_000, wait=2_500, read=large),
     ]
     sides = [stage(0, 0, 1_000, rdd=10), stage(1, 0, 8_000, rdd=11)]
     if skipped:

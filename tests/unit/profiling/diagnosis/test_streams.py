@@ -9,59 +9,16 @@ from rechannel.profiling.diagnosis.driver import on_driver
 from rechannel.profiling.diagnosis.driver_time import DriverTime
 from rechannel.profiling.diagnosis.streams import arriving
 from rechannel.profiling.spark.driver import LISTING
+from tests.unit.profiling.diagnosis.batches import BATCHES, growing, hot, stream
 from tests.unit.profiling.diagnosis.made import (
     START,
     application,
     batch,
-    execution,
     executor,
     found,
     job,
     task,
 )
-
-BATCHES = 8
-
-
-def stream(*, work=3_500, before=300, after=200, every=0, tasks=None, batches=BATCHES, **more):
-    """A stream whose batches plan, work in tasks, and commit, ms; the next one comes at once, or after some ms.
-
-    tasks: of batch n, from their first start on. more: fields of batch n, as functions of n.
-    """
-    things, ran, at = [executor("driver", 0, cores=4)], [], 1_000
-    broadcast = more.pop("broadcast", False)
-    for number in range(batches):
-        begin, end = at + before, at + before + work
-        fields = {name: tell(number) for name, tell in more.items()}
-        fields = {"rows": 100, "phases": {"addBatch": work + after, "commitOffsets": 50}, **fields}
-        things += [
-            batch(number, at, end + after, **fields),
-            execution(number, at + 50, end + after),
-            job(
-                number,
-                begin,
-                end,
-                execution=number,
-                batch=number,
-                query="orders",
-                stages=(number,),
-                broadcast=broadcast,
-            ),
-        ]
-        some = (
-            tasks(number)
-            if tasks
-            else [task(number, i, 0, work, "driver", rows=100) for i in range(4)]
-        )
-        ran += [
-            {
-                name: value + begin if name in {"launch", "finish", "getting"} else value
-                for name, value in each.items()
-            }
-            for each in some
-        ]
-        at = max(end + after, at + every)
-    return application(at, ran, *things)
 
 
 def test_a_stream_that_does_nothing_but_its_work():
@@ -139,14 +96,6 @@ def test_broadcasts_of_batches_are_not_counted_for_the_application_too():
     assert list(found(on_driver, app)) == ["small-batches"]
 
 
-def hot(number):
-    """One task of four has most of the rows."""
-    return [
-        task(number, i, 0, 3_500 if i == 2 else 500, "driver", rows=7_000 if i == 2 else 1_000)
-        for i in range(4)
-    ]
-
-
 def test_a_hot_key():
     finding = found(on_driver, stream(tasks=hot))
     assert list(finding) == ["stream-skew"]
@@ -182,11 +131,6 @@ def test_commits_of_state_that_take_long():
         " 66 % of the time of batches" in finding["slow-state-store"].text
     )
     assert found(on_driver, stream(state_commit_ms=lambda _: 2_000)) == {}
-
-
-def growing(number):
-    """State that makes batches longer."""
-    return [task(number, i, 0, 1_000 + 500 * number, "driver", rows=100) for i in range(4)]
 
 
 def test_state_that_only_grows():

@@ -16,12 +16,19 @@ from rechannel.profiling.diagnosis.slow_executors import slow_executor
 from rechannel.profiling.diagnosis.small_files import small_files
 from rechannel.profiling.diagnosis.speculation import speculation
 from rechannel.profiling.model.finding import Certainty
-from rechannel.profiling.spark.application import Execution
-from rechannel.profiling.spark.sql_events import PlanMetric, PlanNode
 from rechannel.profiling.spark.task_events import Metrics
-from tests.unit.profiling.diagnosis.applications import START, Cluster, Did, Made, Maker, times
+from tests.unit.profiling.diagnosis.applications import (
+    MIB,
+    START,
+    Cluster,
+    Did,
+    Made,
+    Maker,
+    scanned,
+    times,
+    uneven,
+)
 
-MIB = 1 << 20
 JOIN = (
     "Exchange hashpartitioning(customer#4L, 8), ENSURE_REQUIREMENTS, [plan_id=48]",
     "SortMergeJoin [customer#4L], [customer#1L], Inner",
@@ -35,12 +42,6 @@ def of(*jobs, **more) -> Case:
 
 def tasks(case: Case, stage: int) -> np.ndarray:
     return case.durations((stage, 0))
-
-
-def uneven(ms: int, megabytes: int, rest: int = 19) -> list[Did]:
-    """One task that takes that long and reads that much, after others of 1 s and 10 MiB."""
-    others = times(rest, 1_000, read=10 * MIB, rows=1_000)
-    return [*others, Did(ms=ms, read=megabytes * MIB, rows=100 * megabytes)]
 
 
 def test_a_hot_key():
@@ -228,21 +229,11 @@ def test_not_too_many_tasks(did):
     assert list(too_many(of([Made(tasks=did)]))) == []
 
 
-def scan(files: int, size: int) -> dict[int, Execution]:
-    metrics = [
-        PlanMetric(accumulator=1, name="number of files read"),
-        PlanMetric(accumulator=2, name="size of files read"),
-    ]
-    node = PlanNode(name="Scan parquet", text="FileScan parquet [id#1]", metrics=metrics)
-    plan = PlanNode(name="Project", children=[node])
-    return {0: Execution(number=0, start=START, plan=plan, metrics={1: files, 2: size})}
-
-
 FILES = [Made(tasks=times(40, 1_000, input=MIB), details=("FileScan parquet [id#7]",))]
 
 
 def test_thousands_of_small_files():
-    case = of(FILES, executions=scan(4_000, 40 * MIB))
+    case = of(FILES, executions=scanned(4_000, 40 * MIB))
     (found,) = small_files(case)
     assert found.cause == "small-files"
     assert "reads 4,000 files of 10 KiB on average" in found.text
@@ -253,7 +244,7 @@ def test_thousands_of_small_files():
     ("files", "size"), [(40, MIB), (4_000, 1 << 40), (4_000, 800 * MIB), (0, 0)]
 )
 def test_no_small_files(files, size):
-    assert list(small_files(of(FILES, executions=scan(files, size)))) == []
+    assert list(small_files(of(FILES, executions=scanned(files, size)))) == []
 
 
 def test_each_task_a_small_file():
@@ -270,7 +261,9 @@ def test_spilling_compared_with_tasks_that_do_not():
     assert found.cause == "spill"
     assert found.certainty == Certainty.LIKELY
     assert "spills 2.0 GiB to disk (7.8 GiB in memory), in 10 of its 20 tasks" in found.text
-    assert "needs" not in found.advice
+    # 64 MiB at the end, and 800 MiB before.
+    assert "a task would need about 864 MiB and had 64 MiB" in found.text
+    assert "Cut the work into 14 times as many tasks" in found.advice
     assert "`spark.executor.memory` (1g now)" in found.advice
     assert found.seconds == pytest.approx((100 - 30) / 4, rel=0.2)
 
@@ -332,15 +325,20 @@ def test_no_slow_executor(cluster):
     assert list(slow_executor(of([Made(tasks=times(32, 1_000))], cluster=cluster))) == []
 
 
-def test_an_executor_with_more_data_is_not_slow():
+@pytest.mark.parametrize(("megabytes", "count"), [(1, 1), (4, 0)])
+def test_an_executor_with_more_data_is_not_slow(megabytes, count):
     maker = Maker()
     app = maker.made([[Made(tasks=[])]])
+    start = START + 2_000
     for i in range(12):
-        big = i % 2
-        end = START + 2_000 + (4_000 if big else 1_000)
-        metrics = Did(ms=end, read=(4 if big else 1) * MIB).metrics
-        maker.add(7, i, "1" if big else "2", (START + 2_000, end), metrics)
-    assert list(slow_executor(Case(app=app))) == []
+        # The same host has all tasks that take long.
+        name, did = (
+            ("1", Did(ms=4_000, read=megabytes * MIB)) if i % 2 else ("2", Did(ms=1_000, read=MIB))
+        )
+        maker.add(7, i, name, (start, start + did.ms), did.metrics)
+    case = Case(app=app)
+    assert sorted(case.durations((7, 0)).tolist()) == [1_000] * 6 + [4_000] * 6
+    assert len(list(slow_executor(case))) == count
 
 
 def test_copies_that_overtake_a_hanging_host():
