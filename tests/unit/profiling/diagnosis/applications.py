@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from rechannel.profiling.diagnosis.case import Case
 from rechannel.profiling.spark.application import (
     Application,
     Batch,
@@ -207,3 +209,8 @@ class Maker:
 def made(*jobs: Sequence[Made], of: Callable[[], Maker] = Maker) -> Application:
     """Return an application of jobs."""
     return of().made(jobs)
+
+
+def case_of(*jobs: Sequence[Made], **more: Any) -> Case:
+    """The case of an application of jobs. more: of `Maker`."""
+    return Case(app=Maker(**more).made(jobs))

@@ -12,19 +12,23 @@ from rechannel.profiling.diagnosis.change import Change
 from rechannel.profiling.diagnosis.driver_time import DriverTime
 from rechannel.profiling.spark.application import Application
 from rechannel.profiling.spark.task_events import Metrics
-from tests.unit.profiling.diagnosis.applications import START, Did, Made, Maker, made, times
+from tests.unit.profiling.diagnosis.applications import (
+    START,
+    Did,
+    Made,
+    Maker,
+    case_of,
+    made,
+    times,
+)
 
 
 def replayed(case: Case) -> np.ndarray:
     return case.unchanged(np.arange(len(case.observed.groups)))
 
 
-def of(*jobs, **more) -> Case:
-    return Case(app=Maker(**more).made(jobs))
-
-
 def test_the_unchanged_application_takes_what_it_took():
-    case = of(
+    case = case_of(
         [Made(tasks=[Did(ms=100 * i % 700 + 50) for i in range(20)]), Made(tasks=times(9, 400))],
         [Made(tasks=times(3, 1_000)), Made(tasks=times(2, 30)), Made(tasks=[])],
     )
@@ -36,7 +40,7 @@ def test_the_unchanged_application_takes_what_it_took():
 
 
 def test_gains_of_other_tasks_are_seconds_and_shares_of_the_run():
-    case = of([Made(tasks=times(4, 1_000)), Made(tasks=[Did(ms=9_000), *times(3, 1_000)])])
+    case = case_of([Made(tasks=times(4, 1_000)), Made(tasks=[Did(ms=9_000), *times(3, 1_000)])])
     # 1 s before the job, 0.1 s after it.
     assert case.length == 1 + 1 + 9 + 0.1
     gain = case.gain(Change(durations={(1, 0): np.full(4, 3_000)}))
@@ -48,7 +52,7 @@ def test_gains_of_other_tasks_are_seconds_and_shares_of_the_run():
 
 
 def test_other_cores():
-    case = of([Made(tasks=times(8, 1_000)), Made(tasks=[Did(ms=3_000), Did(ms=1_000)])])
+    case = case_of([Made(tasks=times(8, 1_000)), Made(tasks=[Did(ms=3_000), Did(ms=1_000)])])
     assert case.cores == 4
     rest = case.length - 2 - 3
     assert case.with_cores(2.0) == pytest.approx(rest + 1 + 3)
@@ -58,8 +62,8 @@ def test_other_cores():
 
 def test_a_run_has_one_length_for_all_findings():
     jobs, gap = [[Made(tasks=times(4, 500))] for _ in range(5)], 20_000
-    batches = of(*jobs, gap=gap, streaming=True)
-    script = of(*jobs, gap=gap)
+    batches = case_of(*jobs, gap=gap, streaming=True)
+    script = case_of(*jobs, gap=gap)
     shell = Case(app=replace(Maker(gap=gap).made(jobs), name="PySparkShell"))
     bare = Case(app=Application(name="bare", tasks=script.app.tasks, end=script.app.end))
     # A stream that waits for input is running; a shell that waits for its user is not.

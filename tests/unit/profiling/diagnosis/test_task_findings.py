@@ -9,11 +9,9 @@ from rechannel.profiling.diagnosis.case import Case
 from rechannel.profiling.diagnosis.functions import python_function
 from rechannel.profiling.diagnosis.idle_cores import too_many_cores
 from rechannel.profiling.diagnosis.memory import garbage, spill
-from rechannel.profiling.diagnosis.partitions import too_few, too_many
 from rechannel.profiling.diagnosis.registry import diagnosed
 from rechannel.profiling.diagnosis.skew import skew
 from rechannel.profiling.diagnosis.slow_executors import slow_executor
-from rechannel.profiling.diagnosis.small_files import small_files
 from rechannel.profiling.diagnosis.speculation import speculation
 from rechannel.profiling.model.finding import Certainty
 from rechannel.profiling.spark.task_events import Metrics
@@ -24,7 +22,7 @@ from tests.unit.profiling.diagnosis.applications import (
     Did,
     Made,
     Maker,
-    scanned,
+    case_of,
     times,
     uneven,
 )
@@ -36,16 +34,12 @@ JOIN = (
 )
 
 
-def of(*jobs, **more) -> Case:
-    return Case(app=Maker(**more).made(jobs))
-
-
 def tasks(case: Case, stage: int) -> np.ndarray:
     return case.durations((stage, 0))
 
 
 def test_a_hot_key():
-    case = of([Made(tasks=uneven(41_000, 400), details=JOIN)])
+    case = case_of([Made(tasks=uneven(41_000, 400), details=JOIN)])
     assert tasks(case, 0).max() == 41 * np.median(tasks(case, 0))
     (found,) = skew(case)
     assert found.cause == "skew"
@@ -62,7 +56,7 @@ def test_a_hot_key():
 
 
 def test_a_hot_key_again_and_again():
-    case = of(*([Made(tasks=uneven(11_000, 100), details=JOIN)] for _ in range(5)))
+    case = case_of(*([Made(tasks=uneven(11_000, 100), details=JOIN)] for _ in range(5)))
     (found,) = skew(case)
     assert ", like 4 others, " in found.text
     assert found.seconds == pytest.approx(5 * (15 - 7.5))
@@ -70,7 +64,7 @@ def test_a_hot_key_again_and_again():
 
 def test_only_stages_with_more_data_in_their_long_task_are_mended():
     hot, slow = uneven(11_000, 100), uneven(12_000, 10)
-    case = of(*([Made(tasks=did, details=JOIN)] for did in (hot, slow, hot, slow)))
+    case = case_of(*([Made(tasks=did, details=JOIN)] for did in (hot, slow, hot, slow)))
     (found,) = skew(case)
     # The longest one has no more data.
     assert case.families[0].stages[0] == (1, 0)
@@ -81,7 +75,7 @@ def test_only_stages_with_more_data_in_their_long_task_are_mended():
 def test_a_task_that_writes_more_than_it_reads():
     others = times(19, 1_000, read=10 * MIB, rows=1_000, rows_wrote=1_000)
     task = Did(ms=41_000, read=10 * MIB, rows=1_000, rows_wrote=90_000)
-    (found,) = skew(of([Made(tasks=[*others, task], details=JOIN)]))
+    (found,) = skew(case_of([Made(tasks=[*others, task], details=JOIN)]))
     assert found.cause == "skew"
     assert found.text.endswith("because it writes 90,000 rows instead of 1,000.")
 
@@ -89,7 +83,7 @@ def test_a_task_that_writes_more_than_it_reads():
 def test_a_few_rows_more_are_not_why_a_task_is_long():
     others = times(39, 1_000, read=10 * MIB, rows=1_000, rows_wrote=1)
     task = Did(ms=41_000, read=10 * MIB, rows=1_000, rows_wrote=3)
-    (found,) = skew(of([Made(tasks=[*others, task])]))
+    (found,) = skew(case_of([Made(tasks=[*others, task])]))
     assert found.cause == "slow-task"
     assert found.text.startswith("Stage 0 (map at job.py:1) spends")
     assert "although it reads and writes no more than they do." in found.text
@@ -97,16 +91,16 @@ def test_a_few_rows_more_are_not_why_a_task_is_long():
 
 def test_keys_of_a_plan():
     aggregated = ("ObjectHashAggregate(keys=[a#1, b#2L], functions=[collect_list(x#3, 0, 0)])",)
-    case = of([Made(tasks=uneven(41_000, 400), details=aggregated)])
+    case = case_of([Made(tasks=uneven(41_000, 400), details=aggregated)])
     (found,) = skew(case)
     assert "(aggregation by a, b)" in found.text
     window = ("Window [row_number() windowspecdefinition(k#1, v#2 ASC)], [k#1], [v#2 ASC]",)
-    (found,) = skew(of([Made(tasks=uneven(41_000, 400), details=window)]))
+    (found,) = skew(case_of([Made(tasks=uneven(41_000, 400), details=window)]))
     assert "(window over k)" in found.text
 
 
 def test_a_slow_task_without_more_data():
-    case = of([Made(tasks=uneven(21_000, 10, 39))])
+    case = case_of([Made(tasks=uneven(21_000, 10, 39))])
     (found,) = skew(case)
     assert found.cause == "slow-task"
     assert found.certainty == Certainty.POSSIBLE
@@ -114,7 +108,7 @@ def test_a_slow_task_without_more_data():
 
 
 def test_a_slow_task_among_few_or_failed_ones_is_not_named():
-    assert list(skew(of([Made(tasks=uneven(21_000, 10, 6))]))) == []
+    assert list(skew(case_of([Made(tasks=uneven(21_000, 10, 6))]))) == []
     maker = Maker()
     app = maker.made([[Made(tasks=uneven(21_000, 10, 39))]])
     assert len(list(skew(Case(app=app)))) == 1
@@ -137,127 +131,17 @@ def test_a_slow_task_among_few_or_failed_ones_is_not_named():
     ],
 )
 def test_no_skew(did):
-    assert list(skew(of([Made(tasks=did)]))) == []
+    assert list(skew(case_of([Made(tasks=did)]))) == []
 
 
 def test_no_skew_in_a_stream():
-    assert list(skew(of([Made(tasks=uneven(41_000, 400))], streaming=True))) == []
-
-
-def test_one_task_for_all():
-    case = of([Made(tasks=times(1, 20_000), details=("Exchange SinglePartition, ENSURE",))])
-    (found,) = too_few(case)
-    assert found.cause == "too-few-partitions"
-    assert "has 1 task for 4 cores" in found.text
-    assert "coalesce(1)" in found.advice
-    assert found.seconds == pytest.approx(15, abs=0.1)
-
-
-def test_only_stages_that_have_too_few_tasks_are_counted():
-    one, enough = Made(tasks=times(1, 9_000)), Made(tasks=times(4, 10_000))
-    case = of([enough], [one], [enough], [one])
-    assert [len(family.stages) for family in case.families] == [4]
-    (found,) = too_few(case)
-    assert found.text.startswith("Stage 1 (map at job.py:1), like 1 other, has 1 task")
-
-
-def test_a_last_wave_of_one_task():
-    case = of([Made(tasks=times(5, 4_000))])
-    (found,) = too_few(case)
-    assert found.cause == "idle-cores"
-    assert "in the last of its 2 waves 1 task runs" in found.text
-    assert found.seconds == pytest.approx(3, abs=0.1)
-
-
-@pytest.mark.parametrize(
-    "did",
-    [
-        pytest.param(times(4, 9_000), id="one for each core"),
-        pytest.param(times(7, 9_000), id="the last wave is nearly full"),
-        pytest.param(times(2, 400), id="short"),
-        pytest.param(uneven(41_000, 400), id="skew"),
-        pytest.param(times(40, 1_000), id="many"),
-    ],
-)
-def test_enough_tasks(did):
-    assert list(too_few(of([Made(tasks=did)]))) == []
-
-
-def test_idle_cores_after_a_failure_are_not_too_few_tasks():
-    maker = Maker()
-    app = maker.made([[Made(tasks=times(4, 4_000))]])
-    maker.add(0, 0, "1", (START + 1_000, START + 1_500), Metrics(run=400), good=False)
-    assert list(too_few(Case(app=app))) == []
-    maker.add(0, 4, "1", (START + 5_000, START + 9_000), Metrics(run=3_900))
-    assert list(too_few(Case(app=app))) == []
-
-
-def test_a_stage_of_few_tasks_next_to_another_one_leaves_no_core_idle():
-    maker = Maker()
-    app = maker.made([[Made(tasks=times(1, 20_000))]])
-    assert len(list(too_few(Case(app=app)))) == 1
-    for i in range(3):
-        maker.add(7, i, str(1 + i % 2), (START + 1_000, START + 21_000), Metrics(run=19_900))
-    assert list(too_few(Case(app=app))) == []
-
-
-def test_thousands_of_tiny_tasks():
-    empty = times(1_000, 20, run=8)
-    case = of(
-        [Made(tasks=[*empty, *times(40, 60, run=48, read=1_000)])],
-        settings={"spark.sql.shuffle.partitions": "1040"},
-    )
-    (found,) = too_many(case)
-    assert found.cause == "too-many-partitions"
-    assert "has 1,040 tasks for 4 cores" in found.text
-    assert "`spark.sql.shuffle.partitions` (1040 now)" in found.advice
-    # 22.4 s of tasks, of which 1.6 s are work; the cost of a task is 20 ms.
-    assert found.seconds == pytest.approx(22.4 / 4 - 0.4 - 0.04, abs=0.1)
-
-
-@pytest.mark.parametrize(
-    "did",
-    [
-        pytest.param(times(1_000, 300), id="not tiny"),
-        pytest.param(times(20, 100, run=10), id="not many"),
-        pytest.param([Did(ms=20 + i % 100, read=5 * (i % 100)) for i in range(1_000)], id="work"),
-        pytest.param(times(1_000, 150, read=MIB), id="the same work"),
-        pytest.param(times(1_000, 20, input=10), id="files"),
-    ],
-)
-def test_not_too_many_tasks(did):
-    assert list(too_many(of([Made(tasks=did)]))) == []
-
-
-FILES = [Made(tasks=times(40, 1_000, input=MIB), details=("FileScan parquet [id#7]",))]
-
-
-def test_thousands_of_small_files():
-    case = of(FILES, executions=scanned(4_000, 40 * MIB))
-    (found,) = small_files(case)
-    assert found.cause == "small-files"
-    assert "reads 4,000 files of 10 KiB on average" in found.text
-    assert found.seconds == pytest.approx(10 - 0.6, abs=0.2)
-
-
-@pytest.mark.parametrize(
-    ("files", "size"), [(40, MIB), (4_000, 1 << 40), (4_000, 800 * MIB), (0, 0)]
-)
-def test_no_small_files(files, size):
-    assert list(small_files(of(FILES, executions=scanned(files, size)))) == []
-
-
-def test_each_task_a_small_file():
-    case = of([Made(tasks=times(400, 200, input=1_000))])
-    (found,) = small_files(case)
-    assert "reads 400 files of 1.0 KiB" in found.text
-    assert list(small_files(of([Made(tasks=times(400, 200, read=1_000))]))) == []
+    assert list(skew(case_of([Made(tasks=uneven(41_000, 400))], streaming=True))) == []
 
 
 def test_spilling_compared_with_tasks_that_do_not():
     wet = times(10, 9_000, read=100 * MIB, spilled=200 * MIB, peak=64 * MIB)
     dry = times(10, 1_000, read=50 * MIB, peak=64 * MIB)
-    (found,) = spill(of([Made(tasks=[*wet, *dry])]))
+    (found,) = spill(case_of([Made(tasks=[*wet, *dry])]))
     assert found.cause == "spill"
     assert found.certainty == Certainty.LIKELY
     assert "spills 2.0 GiB to disk (7.8 GiB in memory), in 10 of its 20 tasks" in found.text
@@ -269,7 +153,7 @@ def test_spilling_compared_with_tasks_that_do_not():
 
 
 def test_spilling_of_all_tasks():
-    case = of([Made(tasks=times(8, 9_000, read=MIB, spilled=50 * MIB, peak=10 * MIB))])
+    case = case_of([Made(tasks=times(8, 9_000, read=MIB, spilled=50 * MIB, peak=10 * MIB))])
     (found,) = spill(case)
     assert found.certainty == Certainty.POSSIBLE
     assert "21 times as many tasks" in found.advice
@@ -279,7 +163,7 @@ def test_spilling_of_all_tasks():
 
 def test_the_stage_that_spills_most_is_the_one_that_is_named():
     jobs = [Did(ms=12_000, read=MIB, spilled=20 * MIB), Did(ms=9_000, read=MIB, spilled=50 * MIB)]
-    case = of(*([Made(tasks=[did] * 8)] for did in (*jobs, Did(ms=1_000))))
+    case = case_of(*([Made(tasks=[did] * 8)] for did in (*jobs, Did(ms=1_000))))
     assert [len(family.stages) for family in case.families] == [3]
     (found,) = spill(case)
     assert found.text.startswith("Stage 1 (map at job.py:1), like 1 other, spills 400 MiB to disk")
@@ -287,11 +171,13 @@ def test_the_stage_that_spills_most_is_the_one_that_is_named():
 
 @pytest.mark.parametrize("spilled", [0, MIB])
 def test_no_spill(spilled):
-    assert list(spill(of([Made(tasks=times(8, 9_000, spilled=spilled))]))) == []
+    assert list(spill(case_of([Made(tasks=times(8, 9_000, spilled=spilled))]))) == []
 
 
 def test_garbage_collection():
-    case = of([Made(tasks=times(8, 5_000, gc=2_500))], settings={"spark.executor.memory": "2g"})
+    case = case_of(
+        [Made(tasks=times(8, 5_000, gc=2_500))], settings={"spark.executor.memory": "2g"}
+    )
     (found,) = garbage(case)
     assert found.cause == "garbage-collection"
     assert "spend 50 % of their time in garbage collection, 20 s in all" in found.text
@@ -300,13 +186,13 @@ def test_garbage_collection():
 
 
 def test_little_garbage_collection():
-    assert list(garbage(of([Made(tasks=times(8, 5_000, gc=500))]))) == []
-    assert list(garbage(of([Made(tasks=[])]))) == []
+    assert list(garbage(case_of([Made(tasks=times(8, 5_000, gc=500))]))) == []
+    assert list(garbage(case_of([Made(tasks=[])]))) == []
 
 
 def test_a_slow_executor():
     cluster = Cluster(executors={"1": 4.0, "2": 1.0})
-    case = of(*([Made(tasks=times(16, 1_000, read=MIB))] for _ in range(2)), cluster=cluster)
+    case = case_of(*([Made(tasks=times(16, 1_000, read=MIB))] for _ in range(2)), cluster=cluster)
     assert set(tasks(case, 0).tolist()) == {1_000, 4_000}
     (found,) = slow_executor(case)
     assert found.cause == "slow-executor"
@@ -322,7 +208,7 @@ def test_a_slow_executor():
     [Cluster(executors={"1": 1.4, "2": 1.0}), Cluster(executors={"1": 1.0})],
 )
 def test_no_slow_executor(cluster):
-    assert list(slow_executor(of([Made(tasks=times(32, 1_000))], cluster=cluster))) == []
+    assert list(slow_executor(case_of([Made(tasks=times(32, 1_000))], cluster=cluster))) == []
 
 
 @pytest.mark.parametrize(("megabytes", "count"), [(1, 1), (4, 0)])
@@ -389,14 +275,14 @@ def test_copies_in_vain():
 
 
 def test_no_speculation():
-    assert list(speculation(of([Made(tasks=times(8, 1_000))]))) == []
+    assert list(speculation(case_of([Made(tasks=times(8, 1_000))]))) == []
 
 
 UDF = ("BatchEvalPython [price(id#0L)#2], [pythonUDF0#5]",)
 
 
 def test_a_slow_python_function():
-    case = of([Made(tasks=times(8, 5_000, cpu=500), details=UDF, functions=("price",))])
+    case = case_of([Made(tasks=times(8, 5_000, cpu=500), details=UDF, functions=("price",))])
     (found,) = python_function(case)
     assert found.cause == "python-function"
     assert "90 % of its tasks' time in the Python function price" in found.text
@@ -412,12 +298,12 @@ def test_a_slow_python_function():
     ],
 )
 def test_no_slow_python_function(stage):
-    assert list(python_function(of([stage]))) == []
+    assert list(python_function(case_of([stage]))) == []
 
 
 def test_more_cores_than_are_used():
     cluster = Cluster(executors={str(i): 1.0 for i in range(8)})
-    case = of(*([Made(tasks=times(4, 5_000))] for _ in range(3)), cluster=cluster)
+    case = case_of(*([Made(tasks=times(4, 5_000))] for _ in range(3)), cluster=cluster)
     (found,) = too_many_cores(case)
     assert found.gain is None
     # 60 of 16 * 16.3 core seconds.
@@ -446,19 +332,19 @@ def test_cores_that_are_only_there_while_they_are_used():
 @pytest.mark.parametrize("count", [1, 8])
 def test_cores_that_are_used(count):
     cluster = Cluster(executors={str(i): 1.0 for i in range(count)})
-    assert list(too_many_cores(of([Made(tasks=times(64, 2_000))], cluster=cluster))) == []
+    assert list(too_many_cores(case_of([Made(tasks=times(64, 2_000))], cluster=cluster))) == []
 
 
 def test_an_even_application_has_no_findings():
     shuffled = times(16, 900, read=10 * MIB, rows=1_000, peak=MIB, gc=20)
-    case = of(
+    case = case_of(
         *([Made(tasks=times(16, 1_000, input=64 * MIB)), Made(tasks=shuffled)] for _ in range(3))
     )
     assert diagnosed(case) == []
 
 
 def test_findings_are_ordered_by_gain():
-    case = of(
+    case = case_of(
         [Made(tasks=uneven(41_000, 400)), Made(tasks=times(8, 5_000, gc=4_000), name="other")]
     )
     gains = [found.gain for found in diagnosed(case)]

@@ -1,0 +1,22 @@
+"""Names in sentences: not longer than a sentence bears."""
+
+from rechannel.profiling.diagnosis.stage_names import called
+from rechannel.profiling.diagnosis.words import execution_name, short
+from tests.unit.profiling.diagnosis.applications import Made, case_of, times
+from tests.unit.profiling.diagnosis.made import execution
+
+
+def test_only_the_first_keys_of_a_stage_are_named():
+    keys = ", ".join(f"{name}#{number}" for number, name in enumerate("abcde"))
+    case = case_of([Made(tasks=times(1, 10), details=(f"HashAggregate(keys=[{keys}])",))])
+    assert called(case, (0, 0)) == "Stage 0 (aggregation by a, b, c and 2 more)"
+
+
+def test_long_names_are_cut():
+    case = case_of(
+        [Made(tasks=times(1, 10), name="x" * 61)], [Made(tasks=times(1, 10), name="y" * 60)]
+    )
+    assert called(case, (0, 0)) == f"Stage 0 ({'x' * 57}...)"
+    assert called(case, (1, 0)) == f"Stage 1 ({'y' * 60})"
+    assert short("a\n" * 40) == f"{'a ' * 28}a..."
+    assert execution_name(execution(7, 0, 1, description=" ")) == "SQL execution 7"

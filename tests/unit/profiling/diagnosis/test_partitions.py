@@ -1,0 +1,129 @@
+"""Findings about the number of tasks of a stage, and of the files that it reads."""
+
+import pytest
+
+from rechannel.profiling.diagnosis.case import Case
+from rechannel.profiling.diagnosis.partitions import too_few, too_many
+from rechannel.profiling.diagnosis.small_files import small_files
+from rechannel.profiling.spark.task_events import Metrics
+from tests.unit.profiling.diagnosis.applications import (
+    MIB,
+    START,
+    Did,
+    Made,
+    Maker,
+    case_of,
+    scanned,
+    times,
+    uneven,
+)
+
+
+def test_one_task_for_all():
+    case = case_of([Made(tasks=times(1, 20_000), details=("Exchange SinglePartition, ENSURE",))])
+    (found,) = too_few(case)
+    assert found.cause == "too-few-partitions"
+    assert "has 1 task for 4 cores" in found.text
+    assert "coalesce(1)" in found.advice
+    assert found.seconds == pytest.approx(15, abs=0.1)
+
+
+def test_only_stages_that_have_too_few_tasks_are_counted():
+    one, enough = Made(tasks=times(1, 9_000)), Made(tasks=times(4, 10_000))
+    case = case_of([enough], [one], [enough], [one])
+    assert [len(family.stages) for family in case.families] == [4]
+    (found,) = too_few(case)
+    assert found.text.startswith("Stage 1 (map at job.py:1), like 1 other, has 1 task")
+
+
+def test_a_last_wave_of_one_task():
+    case = case_of([Made(tasks=times(5, 4_000))])
+    (found,) = too_few(case)
+    assert found.cause == "idle-cores"
+    assert "in the last of its 2 waves 1 task runs" in found.text
+    assert found.seconds == pytest.approx(3, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    "did",
+    [
+        pytest.param(times(4, 9_000), id="one for each core"),
+        pytest.param(times(7, 9_000), id="the last wave is nearly full"),
+        pytest.param(times(2, 400), id="short"),
+        pytest.param(uneven(41_000, 400), id="skew"),
+        pytest.param(times(40, 1_000), id="many"),
+    ],
+)
+def test_enough_tasks(did):
+    assert list(too_few(case_of([Made(tasks=did)]))) == []
+
+
+def test_idle_cores_after_a_failure_are_not_too_few_tasks():
+    maker = Maker()
+    app = maker.made([[Made(tasks=times(4, 4_000))]])
+    maker.add(0, 0, "1", (START + 1_000, START + 1_500), Metrics(run=400), good=False)
+    assert list(too_few(Case(app=app))) == []
+    maker.add(0, 4, "1", (START + 5_000, START + 9_000), Metrics(run=3_900))
+    assert list(too_few(Case(app=app))) == []
+
+
+def test_a_stage_of_few_tasks_next_to_another_one_leaves_no_core_idle():
+    maker = Maker()
+    app = maker.made([[Made(tasks=times(1, 20_000))]])
+    assert len(list(too_few(Case(app=app)))) == 1
+    for i in range(3):
+        maker.add(7, i, str(1 + i % 2), (START + 1_000, START + 21_000), Metrics(run=19_900))
+    assert list(too_few(Case(app=app))) == []
+
+
+def test_thousands_of_tiny_tasks():
+    empty = times(1_000, 20, run=8)
+    case = case_of(
+        [Made(tasks=[*empty, *times(40, 60, run=48, read=1_000)])],
+        settings={"spark.sql.shuffle.partitions": "1040"},
+    )
+    (found,) = too_many(case)
+    assert found.cause == "too-many-partitions"
+    assert "has 1,040 tasks for 4 cores" in found.text
+    assert "`spark.sql.shuffle.partitions` (1040 now)" in found.advice
+    # 22.4 s of tasks, of which 1.6 s are work; the cost of a task is 20 ms.
+    assert found.seconds == pytest.approx(22.4 / 4 - 0.4 - 0.04, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    "did",
+    [
+        pytest.param(times(1_000, 300), id="not tiny"),
+        pytest.param(times(20, 100, run=10), id="not many"),
+        pytest.param([Did(ms=20 + i % 100, read=5 * (i % 100)) for i in range(1_000)], id="work"),
+        pytest.param(times(1_000, 150, read=MIB), id="the same work"),
+        pytest.param(times(1_000, 20, input=10), id="files"),
+    ],
+)
+def test_not_too_many_tasks(did):
+    assert list(too_many(case_of([Made(tasks=did)]))) == []
+
+
+FILES = [Made(tasks=times(40, 1_000, input=MIB), details=("FileScan parquet [id#7]",))]
+
+
+def test_thousands_of_small_files():
+    case = case_of(FILES, executions=scanned(4_000, 40 * MIB))
+    (found,) = small_files(case)
+    assert found.cause == "small-files"
+    assert "reads 4,000 files of 10 KiB on average" in found.text
+    assert found.seconds == pytest.approx(10 - 0.6, abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("files", "size"), [(40, MIB), (4_000, 1 << 40), (4_000, 800 * MIB), (0, 0)]
+)
+def test_no_small_files(files, size):
+    assert list(small_files(case_of(FILES, executions=scanned(files, size)))) == []
+
+
+def test_each_task_a_small_file():
+    case = case_of([Made(tasks=times(400, 200, input=1_000))])
+    (found,) = small_files(case)
+    assert "reads 400 files of 1.0 KiB" in found.text
+    assert list(small_files(case_of([Made(tasks=times(400, 200, read=1_000))]))) == []
