@@ -178,7 +178,9 @@ def _filled(
         np.empty(room, dtype=np.int64),
         np.empty(room, dtype=np.int64),
     )
-    count = a = p = np.int64(0)
+    # Of a literal as an argument, another version of a function would be compiled.
+    zero: Any = np.int64(0)
+    count, a, p = zero, zero, zero
     for w in range(workers):
         last_part, last_point = _last_of(w, whose, a), _last_of(w, points[0], p)
         if a < last_part or p < last_point:
@@ -209,8 +211,8 @@ def _walked(  # noqa: PLR0917 - compiled: plain arrays instead of values
     _, point_time, point_what = points
     a, last_part, p, last_point = rows
     begin, stop, threshold, waiting = rules
-    # Of a literal as an argument, another version of the function would be compiled.
-    none, plain = np.int64(-1), np.int64(0)
+    zero: Any = np.int64(0)
+    none = zero - 1
     # left: what lies at the beginning of a gap; before: the activity that ends there.
     at, left, before = begin, _BEGIN, none
     while True:
@@ -223,7 +225,7 @@ def _walked(  # noqa: PLR0917 - compiled: plain arrays instead of values
             what |= point_what[p]
             p += 1
         if active:
-            count = _added(spans, count, w, act[a], plain, at, until)
+            count = _added(spans, count, w, act[a], zero, at, until)
             before, left = none, what
             if until >= ends[a]:
                 before, left = act[a], what | _ACTIVITY
@@ -233,13 +235,13 @@ def _walked(  # noqa: PLR0917 - compiled: plain arrays instead of values
             if until - at < threshold and (before >= 0 or after >= 0):
                 middle = at + (until - at) // 2
                 middle = at if before < 0 else until if after < 0 else middle
-                count = _added(spans, count, w, before, plain, at, middle)
-                count = _added(spans, count, w, after, plain, middle, until)
+                count = _added(spans, count, w, before, zero, at, middle)
+                count = _added(spans, count, w, after, zero, middle, until)
             else:
                 long = waiting and until - at >= threshold
                 waits = long and what & _RECEIVED and left != _RECEIVED
                 what_for = _WAITING if waits else _UNKNOWN
-                count = _added(spans, count, w, none, plain + what_for, at, until)
+                count = _added(spans, count, w, none, zero + what_for, at, until)
             before, left = none, what
         at = until
         if at >= stop and a >= last_part:
