@@ -38,6 +38,10 @@ class Label:
     settings: Mapping[str, str] = field(default_factory=dict)
     mended: Mapping[str, str] | None = None
     """Settings of the mended twin that differ; None if there is no twin."""
+    accepted: tuple[str, ...] = ()
+    """Other causes with which an engineer would be content."""
+    logs: Path = LOGS
+    """Where the log of its suite is."""
 
     @property
     def function(self) -> str:
@@ -51,7 +55,7 @@ class Label:
 
     def log(self, *, mended: bool = False) -> Path:
         """Where the log is."""
-        return LOGS / f"{self.twin if mended else self.name}.zstd"
+        return self.logs / f"{self.twin if mended else self.name}.zstd"
 
     def configuration(self, *, mended: bool = False) -> dict[str, str]:
         """Settings of Spark."""

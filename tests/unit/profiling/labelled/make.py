@@ -19,6 +19,7 @@ from pathlib import Path
 import pyspark
 import zstandard
 
+from tests.unit.profiling.labelled.held_out.labels import HELD_OUT
 from tests.unit.profiling.labelled.labels import LABELS, Label
 from tests.unit.profiling.labelled.run import PLAIN
 from tests.unit.profiling.labelled.scrub import Scrubber
@@ -35,7 +36,7 @@ LARGEST = 150_000
 
 def runs(names: list[str]) -> Iterator[tuple[Label, bool]]:
     """Every application, and its mended twin right after it, so that both meet the same conditions."""
-    for label in LABELS:
+    for label in (*LABELS, *HELD_OUT):
         if not names or label.name in names:
             yield label, False
             if label.mended is not None:

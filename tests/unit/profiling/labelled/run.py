@@ -16,6 +16,7 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import SparkSession
 
+from tests.unit.profiling.labelled.held_out.labels import HELD_OUT
 from tests.unit.profiling.labelled.labels import HOSTS, LABELS, Label
 from tests.unit.profiling.spark_application import OPTIONS, cluster
 
@@ -28,6 +29,8 @@ PLAIN = {
     # Only some labels are about joins that are broadcast by themselves, or about tasks that wait for their data.
     "spark.locality.wait": "0s",
 }
+
+KNOWN = (*LABELS, *HELD_OUT)
 
 
 def run(label: Label, logs: Path, *, mended: bool) -> None:
@@ -69,11 +72,11 @@ def run(label: Label, logs: Path, *, mended: bool) -> None:
 def main() -> None:
     """Run what is named."""
     options = argparse.ArgumentParser(description=__doc__.partition(":")[0])
-    options.add_argument("name", choices=[label.name for label in LABELS])
+    options.add_argument("name", choices=[label.name for label in KNOWN])
     options.add_argument("logs", type=Path)
     options.add_argument("--mended", action="store_true")
     given = options.parse_args()
-    (label,) = [label for label in LABELS if label.name == given.name]
+    (label,) = [label for label in KNOWN if label.name == given.name]
     run(label, given.logs.absolute(), mended=given.mended)
 
 
