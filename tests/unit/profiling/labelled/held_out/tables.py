@@ -17,6 +17,8 @@ SESSIONS = 15_000
 LONG_SESSION = 7_000
 """Events of the one session that is far longer than the others."""
 VISITS = 900_000
+LONGEST_GAP = 90
+"""Pages between two that are counted as a pair."""
 EVENTS = 3_000_000
 ORDERS = 2_400_000
 CUSTOMERS = 1_800_000
@@ -103,14 +105,15 @@ def prepare_paths_of_users(place: Path, *, mended: bool) -> None:
 
 
 def paths_of_users(spark: SparkSession, place: Path, *, mended: bool) -> None:
-    """Count, for each user, which page follows which."""
+    """Count, for each user, which page follows which, and after how many others."""
     del mended
 
     def steps(pages: Iterable[str]) -> tuple[int, int]:
         seen = list(pages)
-        following = Counter(zip(seen, seen[1:], strict=False))
-        ends = Counter(page[-1] + other[0] for page, other in zip(seen, seen[2:], strict=False))
-        return len(following), len(ends)
+        following = [
+            len(Counter(zip(seen, seen[gap:], strict=False))) for gap in range(1, LONGEST_GAP)
+        ]
+        return following[0], max(following)
 
     lines = spark.sparkContext.textFile(f"file://{place}/visits/*.csv")
     visits = lines.map(lambda line: tuple(line.split(",")))
