@@ -14,7 +14,7 @@ from tests.unit.profiling.labelled.held_out.tables import texts, write_table
 EXPORTED = 450_000
 CHECKED = 600_000
 CASES = 2_500
-ROUNDS = 1_500
+ROUNDS = 9_000
 FEATURES = 260
 LOOKUPS = 36
 LINES = 500_000
