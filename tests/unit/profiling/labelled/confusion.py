@@ -7,6 +7,7 @@ counted from the first job or SQL execution on, since the start of Spark varies 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +15,11 @@ from pathlib import Path
 from rechannel.profiling.model.finding import Finding
 from rechannel.profiling.reading import analyse_file
 from rechannel.profiling.spark.event_files import log_lines
+from tests.unit.profiling.labelled.held_out.first_seen import FIRST_SEEN
+from tests.unit.profiling.labelled.held_out.labels import HELD_OUT
 from tests.unit.profiling.labelled.labels import HEALTHY, LABELS, Label
 
+RIGHT, ACCEPTED, WRONG = "right", "accepted", "WRONG"
 TOLERANCE = 0.25
 """By how much of the gain that was measured a prediction may be wrong."""
 _EVENT = b'{"Event":"'
@@ -112,7 +116,7 @@ def table(outcomes: Iterable[Outcome]) -> list[str]:
             each.found or "-",
             _percent(each.predicted),
             _percent(each.measured),
-            "right" if each.right else "WRONG",
+            RIGHT if each.right else WRONG,
         )
         for each in done
     ]
@@ -128,6 +132,49 @@ def table(outcomes: Iterable[Outcome]) -> list[str]:
     return lines
 
 
+def held_out_table(found: Sequence[tuple[Label, str]]) -> list[str]:
+    """Return the lines of a table of first findings, when first seen and today, and its sums.
+
+    found: labels with today's first finding; "" if none has weight.
+    """
+    lines = [_held_out_row("label", "cause", "first seen", "", "today", "")]
+    lines += [
+        _held_out_row(
+            label.name,
+            label.cause or "-",
+            FIRST_SEEN[label.name] or "-",
+            verdict(label, FIRST_SEEN[label.name]),
+            today or "-",
+            verdict(label, today),
+        )
+        for label, today in found
+    ]
+    sums = [
+        (when, Counter(verdict(label, cause) for label, cause in causes))
+        for when, causes in (
+            ("first seen", [(label, FIRST_SEEN[label.name]) for label, _ in found]),
+            ("today", found),
+        )
+    ]
+    lines.append("")
+    lines += [
+        f"{when}: {counts[RIGHT]} right, {counts[ACCEPTED]} accepted, {counts[WRONG]} wrong, of {len(found)}"
+        for when, counts in sums
+    ]
+    return lines
+
+
+def verdict(label: Label, found: str) -> str:
+    """Return how a first finding fits a label."""
+    if found == label.cause:
+        return RIGHT
+    return ACCEPTED if found in label.accepted else WRONG
+
+
+def _held_out_row(label: str, cause: str, seen: str, was: str, today: str, now: str) -> str:
+    return f"{label:26}{cause:21}{seen:21}{was:10}{today:21}{now}".rstrip()
+
+
 def _row(label: str, cause: str, found: str, predicted: str, measured: str, verdict: str) -> str:
     return f"{label:28}{cause:22}{found:22}{predicted:>9} {measured:>9}  {verdict}".rstrip()
 
@@ -137,8 +184,10 @@ def _percent(share: float | None) -> str:
 
 
 def main() -> None:
-    """Print the table."""
+    """Print both tables."""
     print("\n".join(table(outcome(label) for label in LABELS)))
+    print("\nheld out: first findings when first seen, and today\n")
+    print("\n".join(held_out_table([(label, outcome(label).found) for label in HELD_OUT])))
 
 
 if __name__ == "__main__":

@@ -119,7 +119,7 @@ HELD_OUT = (
         "driver",
         "planning",
         accepted=("broadcast-building",),
-        settings={SHUFFLE: "8", COALESCE: "true"},
+        settings={MEMORY: "4g", SHUFFLE: "8", COALESCE: "true"},
     ),
     _held_out(
         "reports-on-parsed-lines",
