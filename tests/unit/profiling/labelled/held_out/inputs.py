@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 
 from tests.unit.profiling.labelled.held_out.tables import texts, write_table
 
-DAYS = 75
+DAYS = 42
 HOURS = 24
 READINGS = 30
 SALES = 500_000

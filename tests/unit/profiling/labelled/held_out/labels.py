@@ -97,7 +97,7 @@ HELD_OUT = (
         "totals-of-sensors",
         "inputs",
         "too-many-partitions",
-        settings={ADAPTIVE: "false", SHUFFLE: "300"},
+        settings={ADAPTIVE: "false", SHUFFLE: "150"},
     ),
     _held_out("trip-lengths", "functions", "python-function", master=THREE_CORES),
     _held_out("errors-by-host", "functions", "python-function", master=TWO_CORES),

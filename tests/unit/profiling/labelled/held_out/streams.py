@@ -18,7 +18,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 SCHEMA = "user long, at timestamp, amount double"
-PAYMENTS = 70
+PAYMENTS = 36
 """Files of the stream of payments."""
 STEPS = 9
 """Files of the stream of sessions."""
