@@ -88,7 +88,7 @@ def sessions_of_users(spark: SparkSession, place: Path, *, mended: bool) -> None
         count, level = state.get if state.exists else (0, 0.0)
         for frame in frames:
             for amount in frame["amount"].tolist():
-                for _ in range(12):
+                for _ in range(600):
                     level += 0.01 * (amount - level)
                 count += 1
         state.update((count, level))
