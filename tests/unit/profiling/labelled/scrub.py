@@ -22,6 +22,8 @@ class Scrubber:
     """Name of the machine."""
     settings: Collection[str]
     """Properties of Spark that stay."""
+    left_out: Collection[str] = ()
+    """Fields of an event or its task that a small log does without."""
 
     def lines(self, lines: Iterable[bytes]) -> Iterator[bytes]:
         """Yield each line as JSON without spaces. Raises ValueError where a trace is left."""
@@ -46,6 +48,9 @@ class Scrubber:
             return {"Event": _ENVIRONMENT, "Spark Properties": kept}
         if "User" in event:
             event["User"] = "user"
+        for part in (event, event.get("Task Info", {})):
+            for name in self.left_out:
+                part.pop(name, None)
         executor = event.get("Executor Info")
         if executor:
             executor["Log Urls"] = {}

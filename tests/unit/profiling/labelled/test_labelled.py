@@ -88,7 +88,10 @@ def test_logs_do_not_tell_of_the_machine_that_wrote_them(log):
 
 def test_a_scrubbed_line():
     scrubber = Scrubber(
-        paths={"/opt/spark": "/spark", "/opt": "/app"}, host="box", settings={"spark.master"}
+        paths={"/opt/spark": "/spark", "/opt": "/app"},
+        host="box",
+        settings={"spark.master"},
+        left_out=["Accumulables"],
     )
     environment = {
         "Event": "SparkListenerEnvironmentUpdate",
@@ -108,7 +111,8 @@ def test_a_scrubbed_line():
         "User": "ann",
         "at": "/opt/spark/x /opt/y /tmp/z/1",
     }
-    lines = [json.dumps(each).encode() for each in (environment, executor, start)]
+    task = {"Event": "SparkListenerTaskEnd", "Task Info": {"Task ID": 1, "Accumulables": [{}]}}
+    lines = [json.dumps(each).encode() for each in (environment, executor, start, task)]
     assert [json.loads(line) for line in scrubber.lines(lines)] == [
         {
             "Event": "SparkListenerEnvironmentUpdate",
@@ -116,6 +120,7 @@ def test_a_scrubbed_line():
         },
         {**executor, "Executor Info": {"Host": "localhost", "Log Urls": {}, "Attributes": {}}},
         {**start, "User": "user", "at": "/spark/x /app/y /data/scratch"},
+        {"Event": "SparkListenerTaskEnd", "Task Info": {"Task ID": 1}},
     ]
     with pytest.raises(ValueError, match="box"):
         list(scrubber.lines([b'{"Event":"x","Host":"box"}']))
