@@ -26,7 +26,9 @@ def _prepare(place: Path) -> None:
 
 def _costly(spark: SparkSession, place: Path) -> DataFrame:
     rows = spark.read.parquet(f"file://{place}/points")
-    series = f.transform(f.sequence(f.lit(1), f.lit(40)), lambda i: f.sin(f.col("x") * i) * f.col("y"))
+    series = f.transform(
+        f.sequence(f.lit(1), f.lit(40)), lambda i: f.sin(f.col("x") * i) * f.col("y")
+    )
     return rows.withColumn("power", f.aggregate(series, f.lit(0.0), lambda a, b: a + b * b))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pyspark.sql import SparkSession
@@ -25,7 +26,11 @@ def prepare_frame_for_a_plot(place: Path, *, mended: bool) -> None:
     del mended
     made = np.random.default_rng(31)
     number = made.integers(0, 10**6, EXPORTED)
-    columns = {"id": np.arange(EXPORTED), "name": texts(number, "measured at"), "x": made.random(EXPORTED)}
+    columns = {
+        "id": np.arange(EXPORTED),
+        "name": texts(number, "measured at"),
+        "x": made.random(EXPORTED),
+    }
     write_table(place, "measured", 6, columns)
 
 
@@ -35,7 +40,7 @@ def frame_for_a_plot(spark: SparkSession, place: Path, *, mended: bool) -> None:
     spark.conf.set("spark.sql.execution.arrow.pyspark.enabled", "false")
     rows = spark.read.parquet(f"file://{place}/measured").withColumn("y", f.log1p("x"))
     rows = rows.withColumn("digest", f.md5("name"))
-    frame = rows.toPandas()
+    frame: Any = rows.toPandas()
     np.histogram(frame["y"], bins=30)
 
 
@@ -96,7 +101,9 @@ def features_in_a_loop(spark: SparkSession, place: Path, *, mended: bool) -> Non
     rows = spark.read.parquet(f"file://{place}/base")
     for number in range(FEATURES):
         one, other = f"c{number % 20}", f"c{(number * 7 + 3) % 20}"
-        rows = rows.withColumn(f"f{number}", f.when(f.col(one) > f.col(other), f.col(one)).otherwise(0))
+        rows = rows.withColumn(
+            f"f{number}", f.when(f.col(one) > f.col(other), f.col(one)).otherwise(0)
+        )
     rows.write.parquet(f"file://{place}/features")
 
 
@@ -127,7 +134,10 @@ def prepare_reports_on_parsed_lines(place: Path, *, mended: bool) -> None:
     del mended
     (place / "lines").mkdir()
     for number in range(6):
-        rows = (f"{i};user {i % 5_003};{i % 97}.{i % 89};region-{i % 23}\n" for i in range(number, LINES, 6))
+        rows = (
+            f"{i};user {i % 5_003};{i % 97}.{i % 89};region-{i % 23}\n"
+            for i in range(number, LINES, 6)
+        )
         (place / "lines" / f"{number}.txt").write_text("".join(rows))
 
 

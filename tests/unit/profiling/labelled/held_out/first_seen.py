@@ -1,14 +1,14 @@
 """What the first findings on the held-out logs were when they were first read, in November 2026.
 
-No detector had been changed for them. Of 29 applications with a cause, the first finding named it in 19 and an accepted
-one in 2 (`hourly-readings`, `sales-by-day-and-shop`); it was wrong in 8. Of 4 healthy ones, none had a finding of weight.
-The 8 by what was said instead:
+No detector had been changed for them. Of 29 applications with a cause, the first finding named it in 19 and an
+accepted one in 2 (`hourly-readings`, `sales-by-day-and-shop`); it was wrong in 8. Of 4 healthy ones, none had a finding
+of weight. The 8 by what was said instead:
 
-- a straggler, the core that was waited for, and not why: `clicks-in-order`, whose hot task took 2.8 times as long as the
-  median of only two others, and `pages-seen-together`, a join whose hot task read only 1.5 times as many rows;
+- a straggler, the core that was waited for, and not why: `clicks-in-order`, whose hot task took 2.8 times as long as
+  the median of only two others, and `pages-seen-together`, a join whose hot task read only 1.5 times as many rows;
 - nothing of weight: `errors-by-host` and `sessions-of-users` (Python functions without a name in a plan),
-  `rows-one-by-one` (rows that a driver takes partition by partition), `totals-of-sensors` (a file of five rows from each
-  of 150 tasks), `orders-that-pile-up` (a source that does not report what it has not read yet);
+  `rows-one-by-one` (rows that a driver takes partition by partition), `totals-of-sensors` (a file of five rows from
+  each of 150 tasks), `orders-that-pile-up` (a source that does not report what it has not read yet);
 - another cause: `star-of-many-tables`, where the collection of garbage that many broadcasts leave came before planning.
 
 Before any finding was read, logs were made again of applications that did not have their cause, as the bare times of

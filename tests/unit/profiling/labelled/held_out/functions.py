@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as f
+from pyspark.sql.pandas.functions import pandas_udf
 
 from tests.unit.profiling.labelled.held_out.tables import write_table
 
@@ -37,15 +37,21 @@ def trip_lengths(spark: SparkSession, place: Path, *, mended: bool) -> None:
     """Lengths of trips by a pandas function that computes row by row."""
     del mended
 
-    def kilometres(lat: pd.Series, lon: pd.Series, to_lat: pd.Series, to_lon: pd.Series) -> pd.Series:
+    def kilometres(
+        lat: pd.Series, lon: pd.Series, to_lat: pd.Series, to_lon: pd.Series
+    ) -> pd.Series:
         found = []
         for a, b, c, d in zip(lat, lon, to_lat, to_lon, strict=True):
-            half = math.sin((c - a) / 2) ** 2 + math.cos(a) * math.cos(c) * math.sin((d - b) / 2) ** 2
-            bearing = math.atan2(math.sin(d - b) * math.cos(c), math.cos(a) - math.sin(a) * math.cos(c))
+            half = (
+                math.sin((c - a) / 2) ** 2 + math.cos(a) * math.cos(c) * math.sin((d - b) / 2) ** 2
+            )
+            bearing = math.atan2(
+                math.sin(d - b) * math.cos(c), math.cos(a) - math.sin(a) * math.cos(c)
+            )
             found.append(12_742 * math.asin(math.sqrt(half)) + bearing * 1e-9)
         return pd.Series(found)
 
-    length = f.pandas_udf(kilometres, "double")
+    length = pandas_udf(kilometres, "double")  # type: ignore[call-overload]  # its stubs are too narrow
     trips = spark.read.parquet(f"file://{place}/trips")
     trips = trips.withColumn("km", length("lat", "lon", "to_lat", "to_lon"))
     trips.filter("km > 10").write.parquet(f"file://{place}/long-trips")
@@ -60,7 +66,9 @@ def prepare_errors_by_host(place: Path, *, mended: bool) -> None:
             {"host": f"h{i % 300}", "level": "ERROR" if i % 9 == 0 else "INFO", "took": i % 977}
             for i in range(number, LINES, 6)
         )
-        (place / "log" / f"{number}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (place / "log" / f"{number}.json").write_text(
+            "".join(json.dumps(row) + "\n" for row in rows)
+        )
 
 
 def errors_by_host(spark: SparkSession, place: Path, *, mended: bool) -> None:

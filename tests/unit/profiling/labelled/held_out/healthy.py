@@ -54,7 +54,9 @@ def prepare_counted_words(place: Path, *, mended: bool) -> None:
     (place / "text").mkdir()
     for number in range(8):
         part = words[number::8]
-        lines = (" ".join(f"word{w}" for w in part[i : i + 12]) + "\n" for i in range(0, len(part), 12))
+        lines = (
+            " ".join(f"word{w}" for w in part[i : i + 12]) + "\n" for i in range(0, len(part), 12)
+        )
         (place / "text" / f"{number}.txt").write_text("".join(lines))
 
 
@@ -64,7 +66,9 @@ def counted_words(spark: SparkSession, place: Path, *, mended: bool) -> None:
     lines = spark.read.text(f"file://{place}/text").select(f.split("value", " ").alias("words"))
     words = lines.select(f.explode("words").alias("word"))
     words.groupBy("word").count().orderBy(f.desc("count")).write.csv(f"file://{place}/words")
-    ends = f.expr("transform(sequence(1, size(words) - 1), i -> concat(words[i - 1], ' ', words[i]))")
+    ends = f.expr(
+        "transform(sequence(1, size(words) - 1), i -> concat(words[i - 1], ' ', words[i]))"
+    )
     pairs = lines.select(f.explode(ends).alias("pair")).groupBy(f.md5("pair").alias("pair")).count()
     pairs.filter("count > 1").write.csv(f"file://{place}/pairs")
 

@@ -27,7 +27,12 @@ def prepare_hourly_readings(place: Path, *, mended: bool) -> None:
     del mended
     for day in range(DAYS):
         for hour in range(HOURS):
-            at = place / "readings" / f"day=2024-{day // 28 + 1:02}-{day % 28 + 1:02}" / f"hour={hour}"
+            at = (
+                place
+                / "readings"
+                / f"day=2024-{day // 28 + 1:02}-{day % 28 + 1:02}"
+                / f"hour={hour}"
+            )
             at.mkdir(parents=True)
             rows = [{"sensor": i, "value": i * hour % 17, "unit": "C"} for i in range(READINGS)]
             (at / "readings.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -66,7 +71,9 @@ def prepare_compressed_export(place: Path, *, mended: bool) -> None:
     del mended
     made = np.random.default_rng(12)
     columns = zip(
-        made.integers(0, 90_000, LINES).tolist(), made.integers(0, 10**9, LINES).tolist(), strict=True
+        made.integers(0, 90_000, LINES).tolist(),
+        made.integers(0, 10**9, LINES).tolist(),
+        strict=True,
     )
     lines = (f"2024-05-{a % 28 + 1:02} user-{a} /shop/{b % 977}?ref={b}\n" for a, b in columns)
     with gzip.open(place / "export.log.gz", "wt", compresslevel=1) as out:
@@ -101,9 +108,13 @@ def one_file_for_all(spark: SparkSession, place: Path, *, mended: bool) -> None:
     """Cleaned values, and at last a single file because whoever gets it asked for one."""
     del mended
     rows = spark.read.parquet(f"file://{place}/measured")
-    series = f.transform(f.sequence(f.lit(1), f.lit(24)), lambda i: f.sin(f.col("m0") * i) * f.col("m1"))
+    series = f.transform(
+        f.sequence(f.lit(1), f.lit(24)), lambda i: f.sin(f.col("m0") * i) * f.col("m1")
+    )
     rows = rows.withColumn("power", f.aggregate(series, f.lit(0.0), lambda a, x: a + x * x))
-    rows = rows.filter("power > 0.5").withColumn("digest", f.sha2(f.col("power").cast("string"), 256))
+    rows = rows.filter("power > 0.5").withColumn(
+        "digest", f.sha2(f.col("power").cast("string"), 256)
+    )
     rows.coalesce(1).write.option("header", True).csv(f"file://{place}/for-finance")
 
 

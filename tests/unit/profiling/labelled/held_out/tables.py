@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -26,15 +26,13 @@ SALES = 400_000
 PRICES = 5_000_000
 
 
-def write_table(place: Path, name: str, files: int, columns: dict[str, object]) -> None:
+def write_table(place: Path, name: str, files: int, columns: Mapping[str, object]) -> None:
     """A directory of Parquet files with equally many rows each."""
     (place / name).mkdir()
     table = pa.table(columns)
     step = -(-table.num_rows // files)
     for number in range(files):
-        pq.write_table(
-            table.slice(number * step, step), place / name / f"part-{number:04}.parquet"
-        )
+        pq.write_table(table.slice(number * step, step), place / name / f"part-{number:04}.parquet")
 
 
 def texts(numbers: np.ndarray, text: str) -> pa.Array:
@@ -116,7 +114,7 @@ def paths_of_users(spark: SparkSession, place: Path, *, mended: bool) -> None:
         return following[0], max(following)
 
     lines = spark.sparkContext.textFile(f"file://{place}/visits/*.csv")
-    visits = lines.map(lambda line: tuple(line.split(",")))
+    visits = lines.map(lambda line: (line.partition(",")[0], line.partition(",")[2]))
     visits.groupByKey(8).mapValues(steps).saveAsTextFile(f"file://{place}/steps")
 
 
@@ -195,5 +193,7 @@ def median_prices(spark: SparkSession, place: Path, *, mended: bool) -> None:
     """Exact medians, for which all values have to be kept."""
     del mended
     prices = spark.read.parquet(f"file://{place}/prices")
-    found = prices.groupBy("region").agg(f.expr("percentile(price, array(0.5, 0.9))"), f.avg("price"))
+    found = prices.groupBy("region").agg(
+        f.expr("percentile(price, array(0.5, 0.9))"), f.avg("price")
+    )
     found.write.parquet(f"file://{place}/medians")
