@@ -19,7 +19,7 @@ from rechannel.profiling.model.pieces import Pieces, TraceSource, windows_of
 from rechannel.profiling.model.placement import Placement, TaskSeat, placements
 from rechannel.profiling.model.summaries import CellStore, MapPieces, Profile, profiled
 from rechannel.profiling.model.trace import MS, NS
-from rechannel.profiling.model.words import counted
+from rechannel.profiling.model.words import counted, seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -148,10 +148,10 @@ def analyse(
     first = begin + round(options.since * NS)
     last = end if options.until is None else min(end, begin + round(options.until * NS))
     if begin < end and last <= first:
-        what = f"from {options.since:g} s on"
+        what = f"from {seconds(options.since)} on"
         if options.until is not None:
-            what = f"between {options.since:g} and {options.until:g} s"
-        msg = f"{trace.title} has nothing {what}: it lasts {(end - begin) / NS:.1f} s"
+            what = f"between {seconds(options.since)} and {seconds(options.until)}"
+        msg = f"{trace.title} has nothing {what}: it lasts {seconds((end - begin) / NS)}"
         raise TraceError(msg)
     threshold = round(options.threshold * NS)
     fits = _fitted(trace, options, (first, last))

@@ -15,6 +15,7 @@ import numpy as np
 
 from rechannel.model.buffers import ragged
 from rechannel.profiling.model.trace import NS, Times
+from rechannel.profiling.model.words import seconds
 
 WindowSpans = Sequence[tuple[int, int]]
 """Start and end of windows, ns, in order; there may be gaps between them."""
@@ -93,8 +94,8 @@ def fitted(
     notes = []
     if length > windows.length:
         notes.append(
-            f"more than {most:,} windows of {windows.length / NS:g} s would have something in them:"
-            f" windows are {length / NS:g} s long"
+            f"more than {most:,} windows of {seconds(windows.length / NS)} would have something in them:"
+            f" windows are {seconds(length / NS)} long"
         )
     return FittedWindows(windows=list(pairwise(edges)), notes=notes)
 

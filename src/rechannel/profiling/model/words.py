@@ -6,20 +6,28 @@ from collections.abc import Sequence
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
+_TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+
 
 def seconds(length: float) -> str:
-    """Return a length of time, in seconds, in words: 40 ms, 3.2 s, 74.5 s, 12 min, 3.5 h. It has at most three
-    digits.
+    """Return a length of time, in seconds, in words: 340 ms, 1.25 s, 90 s, 2 min 5 s, 3 h 12 min. The page has the same
+    (`words.js`).
     """
-    if 0 < length < 1:
-        return f"{_digits(length * 1_000)} ms"
-    if length < 600:
-        return f"{_digits(length)} s"
-    return f"{_digits(length / 60)} min" if length < 7_200 else f"{_digits(length / 3_600)} h"
+    whole = round(length)
+    if whole < 120:
+        unit, name = next((each for each in _TIMES if length >= each[0]), _TIMES[0])
+        return f"{float(f'{length / unit:.3g}'):g} {name}"
+    if whole < 3_600:
+        return _two(whole, 60, "min", "s")
+    if whole < 86_400:
+        return _two(whole // 60, 60, "h", "min")
+    return _two(round(length / 3_600), 24, "d", "h")
 
 
-def _digits(value: float) -> str:
-    return f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"
+def _two(count: int, base: int, large: str, small: str) -> str:
+    """Return an amount in two units. count: of the small one. base: how many of these the large one has."""
+    whole, rest = divmod(count, base)
+    return f"{whole:,} {large}{f' {rest} {small}' if rest else ''}"
 
 
 def listed(names: Sequence[str], most: int = 4) -> str:

@@ -10,7 +10,7 @@ import polars as pl
 from rechannel.profiling.model.analysis import Analysis
 from rechannel.profiling.model.finding import Finding
 from rechannel.profiling.model.trace import NS
-from rechannel.profiling.model.words import counted
+from rechannel.profiling.model.words import counted, seconds
 
 SUMMARIES = {
     "activities": ("kind",),
@@ -43,7 +43,7 @@ def about(made: Analysis) -> str:
         return f"no windows; {made.pieces.source.about}"
     begin, end = windows["start"].to_list(), windows["end"].to_list()
     return (
-        f"{(max(end) - min(begin)) / NS:,.1f} s in {counted(len(windows), 'window')};"
+        f"{seconds((max(end) - min(begin)) / NS)} in {counted(len(windows), 'window')};"
         f" {made.pieces.source.about}"
     )
 

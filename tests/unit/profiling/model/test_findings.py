@@ -211,7 +211,7 @@ def test_the_command(tmp_path, capsys):
     file.write_bytes(b"".join([*small()[:9], b"nonsense\n", *small()[9:]]))
     assert execute(["profile", str(file), "--window", "10"]) == 0
     shown = capsys.readouterr()
-    assert "small, Spark 4.3.0: 0.8 s in 1 window; 3 workers" in shown.out
+    assert "small, Spark 4.3.0: 800 ms in 1 window; 3 workers" in shown.out
     assert "executor 1 core 2  62.5%        55.6%      7     0.50" in shown.out
     assert "note: line 10 was skipped" in shown.out
     assert execute(["profile", str(file), "--json"]) == 0

@@ -70,4 +70,4 @@ def test_too_many_windows_are_made_longer_and_that_is_noted():
     assert MOST / 2 < len(fit.windows) <= MOST
     assert {b - a for a, b in fit.windows} == {16}
     (note,) = fit.notes
-    assert note.startswith("more than 100,000 windows of 1e-09 s")
+    assert note.startswith("more than 100,000 windows of 1 ns")

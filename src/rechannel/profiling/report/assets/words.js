@@ -1,19 +1,20 @@
 // Numbers and elements as a reader sees them.
 
 const DAY = 8.64e13; // ns
-const UNITS = [[3.6e12, "h"], [6e10, "min"], [1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
+const UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
 
-/** A length of time, ns, with three digits: 1.25 s, 340 ms, 2 min 5 s. */
+/** An amount in two units. count: of the small one; base: how many of these the large one has. */
+function inTwo(count, base, large, small) {
+  const rest = count % base ? ` ${count % base} ${small}` : "";
+  return `${Math.floor(count / base).toLocaleString("en")} ${large}${rest}`;
+}
+
+/** A length of time, ns, with three digits: 1.25 s, 340 ms, 90 s, 2 min 5 s. The words of `model/words.py` are the same. */
 function duration(ns) {
-  if (ns >= DAY) {
-    const hours = Math.round(ns / 3.6e12);
-    return `${Math.floor(hours / 24).toLocaleString("en")} d ${hours % 24} h`;
-  }
-  if (ns >= 6e10) {
-    const seconds = Math.round(ns / 1e9);
-    const hours = Math.floor(seconds / 3600);
-    const minutes = Math.floor((seconds % 3600) / 60);
-    return hours ? `${hours} h ${minutes} min` : `${minutes} min ${seconds % 60} s`;
+  const seconds = Math.round(ns / 1e9);
+  if (seconds * 1e9 >= DAY) return inTwo(Math.round(ns / 3.6e12), 24, "d", "h");
+  if (seconds >= 120) {
+    return seconds < 3600 ? inTwo(seconds, 60, "min", "s") : inTwo(Math.floor(seconds / 60), 60, "h", "min");
   }
   const [size, unit] = UNITS.find(([least]) => ns >= least) || [1e9, "s"];
   return `${Number((ns / size).toPrecision(3))} ${unit}`;
