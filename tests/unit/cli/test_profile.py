@@ -272,6 +272,14 @@ def test_a_command_that_is_not_there(rechannel):
     assert "'no-such-command' cannot be run: No such file" in reaction.err
 
 
+def test_a_properties_file_that_is_not_there(rechannel, tmp_path):
+    missing = tmp_path / "mine.conf"
+    command = ("spark-submit", "--properties-file", missing, "app.py")
+    reaction = rechannel("profile", "--run", "--", *command)
+    assert reaction.code == 2
+    assert f"the properties file {missing} cannot be read: No such file" in reaction.err
+
+
 def test_signals_are_the_application_s():
     sent = []
 

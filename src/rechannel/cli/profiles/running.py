@@ -47,10 +47,17 @@ def run_and_report(plan_in: Callable[[Path], Launch], report: Callable[[Path], i
 
 
 def planned(command: Sequence[str], own: Path) -> Launch:
-    """Return how a command is run. own: where its event log goes if the user wants none elsewhere."""
+    """Return how a command is run. own: where its event log goes if the user wants none elsewhere.
+
+    Raises RefusedError if its properties file cannot be read.
+    """
     environment = dict(os.environ)
     file = properties_file(command, environment)
-    text = "" if file is None else file.read_text(encoding="utf-8", errors="replace")
+    try:
+        text = "" if file is None else file.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        msg = f"the properties file {file} cannot be read: {error.strerror or error}"
+        raise RefusedError(msg) from error
     return launch(command, environment, properties(text), own=own, mark=uuid4().hex)
 
 

@@ -44,6 +44,17 @@ SWITCHES = frozenset(
     )
 )
 """Options of spark-submit without a value."""
+VALUED = frozenset(
+    (
+        *("-c", "--conf", "--archives", "--class", "--deploy-mode", "--driver-class-path"),
+        *("--driver-cores", "--driver-java-options", "--driver-library-path", "--driver-memory"),
+        *("--exclude-packages", "--executor-cores", "--executor-memory", "--files", "--jars"),
+        *("--keytab", "--kill", "--master", "--name", "--num-executors", "--packages"),
+        *("--principal", "--properties-file", "--proxy-user", "--py-files", "--queue"),
+        *("--remote", "--repositories", "--status", "--total-executor-cores"),
+    )
+)
+"""Options of spark-submit with a value."""
 PROPERTIES = 100
 """Lines at the beginning of a log among which its properties are."""
 
@@ -76,17 +87,11 @@ def launch(
     mark: str,
 ) -> Launch:
     """Return a command with the settings that it needs. defaults: the user's, from files. own: an empty directory."""
-    submits = Path(command[0]).name.removesuffix(".cmd") in SUBMITTING
-    given = (
-        command[1:]
-        if submits
-        else shlex.split(environment.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
-    )
-    options, application = split(given)
+    options, application = split(_given(command, environment))
     where, more = logging({**defaults, **dict(_settings(options))}, own=own, mark=mark)
     added = [word for name, value in more.items() for word in ("--conf", f"{name}={value}")]
     words = (*options, *added, *application)
-    if submits:
+    if _submits(command):
         return Launch(command=(command[0], *words), environment=environment, mark=mark, where=where)
     passed = {**environment, "PYSPARK_SUBMIT_ARGS": shlex.join(words)}
     return Launch(command=tuple(command), environment=passed, mark=mark, where=where)
@@ -103,17 +108,24 @@ def logging(settings: Mapping[str, str], *, own: Path, mark: str) -> tuple[str, 
 
 
 def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split the arguments of spark-submit into its options, and the application with its arguments."""
+    """Split the arguments of spark-submit into its options, and everything from the first word on that is none: the
+    application with its arguments, or an option of a shell, such as `-e` of spark-sql.
+    """
     at = 0
-    while at < len(words) and words[at].startswith("-"):
-        alone = words[at] in SWITCHES or ("=" in words[at] and words[at].startswith("--"))
-        at += 1 if alone else 2
+    while at < len(words):
+        name, equals, _ = words[at].partition("=")
+        if words[at] in SWITCHES or (equals and name in VALUED):
+            at += 1
+        elif words[at] in VALUED:
+            at += 2
+        else:
+            break
     return list(words[:at]), list(words[at:])
 
 
 def properties_file(command: Sequence[str], environment: Mapping[str, str]) -> Path | None:
     """Return the file with the user's properties; None if there is none."""
-    options, _ = split(command[1:])
+    options, _ = split(_given(command, environment))
     named = [value for name, value in _values(options) if name == "--properties-file"]
     if named:
         return Path(named[-1])
@@ -161,6 +173,17 @@ def _bytes(place: Path) -> int:
         return 0
 
 
+def _submits(command: Sequence[str]) -> bool:
+    return Path(command[0]).name.removesuffix(".cmd") in SUBMITTING
+
+
+def _given(command: Sequence[str], environment: Mapping[str, str]) -> Sequence[str]:
+    """Return the arguments of spark-submit: those of the command, or those that PySpark passes on."""
+    if _submits(command):
+        return command[1:]
+    return shlex.split(environment.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+
+
 def _values(options: Sequence[str]) -> Iterable[tuple[str, str]]:
     """Yield options with their values, in both forms."""
     at = 0
@@ -168,7 +191,7 @@ def _values(options: Sequence[str]) -> Iterable[tuple[str, str]]:
         name, equals, value = options[at].partition("=")
         if options[at] in SWITCHES:
             at += 1
-        elif equals and name.startswith("--"):
+        elif equals and name in VALUED:
             yield name, value
             at += 1
         else:

@@ -90,7 +90,24 @@ def test_options_end_where_the_application_begins():
     words = ["--supervise", "--name=x", "--jars", "a.jar", "-c", "a=b", "app.jar", "--jars", "no"]
     assert split(words) == (words[:6], words[6:])
     assert split(["--master"]) == (["--master"], [])
+    assert split(["--conf", "-a", "-u", "app.py"]) == (["--conf", "-a"], ["-u", "app.py"])
     assert split([]) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["spark-sql", "-S", "-e", "select 1"],
+        ["spark-sql", "--silent", "-e", "select 1"],
+        ["spark-sql", "--database", "d", "-f", "q.sql"],
+        ["spark-shell", "-i", "x.scala"],
+    ],
+)
+def test_options_of_a_shell_keep_their_values(words):
+    program, *own = words
+    assert list(launched(words).command) == [program, *ADDED, *MARKED, *own]
+    known = [program, "--master", "local[2]", *own]
+    assert list(launched(known).command) == [*known[:3], *ADDED, *MARKED, *own]
 
 
 def test_properties_are_those_of_java():
@@ -111,6 +128,11 @@ def test_the_file_with_the_user_s_properties(tmp_path):
     assert properties_file(command, known) == tmp_path / "conf" / "spark-defaults.conf"
     named = ["spark-submit", "--properties-file", "mine.conf", "app.py"]
     assert properties_file(named, known) == Path("mine.conf")
+    # An option of the application is none of Spark's; what PySpark passes on is.
+    other = ["python", "-u", "app.py", "--properties-file", "its.conf"]
+    assert properties_file(other, known) == tmp_path / "conf" / "spark-defaults.conf"
+    passed = {**known, "PYSPARK_SUBMIT_ARGS": "--properties-file mine.conf pyspark-shell"}
+    assert properties_file(other, passed) == Path("mine.conf")
 
 
 def marked(mark):
