@@ -108,8 +108,8 @@ def logging(settings: Mapping[str, str], *, own: Path, mark: str) -> tuple[str, 
 
 
 def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split the arguments of spark-submit into its options, and everything from the first word on that is none: the
-    application with its arguments, or an option of a shell, such as `-e` of spark-sql.
+    """Split the arguments of spark-submit into its options and the rest: the application with its arguments. An option
+    that spark-submit does not know, such as `-e` of spark-sql, belongs to the rest.
     """
     at = 0
     while at < len(words):
