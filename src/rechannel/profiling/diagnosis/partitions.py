@@ -18,6 +18,7 @@ from rechannel.profiling.diagnosis.case import Case, Gain
 from rechannel.profiling.diagnosis.change import Change
 from rechannel.profiling.diagnosis.schedule import Durations
 from rechannel.profiling.diagnosis.stage_names import alike, called, place_of
+from rechannel.profiling.diagnosis.stream_pace import waits
 from rechannel.profiling.diagnosis.task_table import GOOD, StageKey
 from rechannel.profiling.diagnosis.words import duration
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding
@@ -50,19 +51,20 @@ _SETTINGS = "spark.sql.shuffle.partitions"
 def too_few(case: Case) -> Iterator[Finding]:
     """Find stages that leave cores idle because of the number of their tasks.
 
-    Silent: in streams; if tasks are short or uneven (which is skew), or failed; in later attempts of a
-    stage, which run what is missing; if other stages run at the same time; if a stage has at least
-    as many tasks as there are cores, and the cores are busy for most of its time.
+    Silent: in streams that wait between their batches; if tasks are short or uneven (which is skew),
+    or failed; in later attempts of a stage, which run what is missing; if other stages run at the
+    same time; if a stage has at least as many tasks as there are cores, and the cores are busy for
+    most of its time.
     """
     for family in case.families:
-        if case.streams(family):
+        if waits(case, family):
             continue
         mended = {key: new for key in family.stages if (new := split(case, key)) is not None}
         if not mended:
             continue
         gain = case.gain(Change(durations=mended))
         if case.worth(gain):
-            yield _few(case, list(mended), gain)
+            yield _few(case, list(mended), gain, streams=case.streams(family))
 
 
 def split(case: Case, key: StageKey) -> Durations | None:
@@ -112,7 +114,7 @@ def fixed_cost(case: Case, key: StageKey) -> float:
     return rest / MS / max(1, len(case.durations(key)))
 
 
-def _few(case: Case, stages: Sequence[StageKey], gain: Gain) -> Finding:
+def _few(case: Case, stages: Sequence[StageKey], gain: Gain, *, streams: bool) -> Finding:
     key = stages[0]
     good, cores = case.good(key), cores_then(case, key)
     few = len(good) < cores
@@ -134,7 +136,7 @@ def _few(case: Case, stages: Sequence[StageKey], gain: Gain) -> Finding:
     return Finding(
         cause="too-few-partitions" if few else "idle-cores",
         text=f"{called(case, key)}{alike(stages)} {about}.",
-        advice=_cut(case, case.app.stages.get(key), len(good), cores),
+        advice=_cut(case, case.app.stages.get(key), len(good), cores, streams=streams),
         gain=gain.share,
         seconds=gain.seconds,
         certainty=Certainty.LIKELY,
@@ -150,9 +152,9 @@ def _few(case: Case, stages: Sequence[StageKey], gain: Gain) -> Finding:
     )
 
 
-def _cut(case: Case, stage: Stage | None, tasks: int, cores: float) -> str:
+def _cut(case: Case, stage: Stage | None, tasks: int, cores: float, *, streams: bool) -> str:
     """Return how a stage gets more tasks."""
-    target = ceil(2 * cores)
+    target, asked = ceil(2 * cores), case.app.settings.get(_SETTINGS, "200")
     nodes = "" if stage is None else " ".join(stage.nodes) or stage.name
     if "Window" in nodes and tasks == 1:
         return "Give the window a PARTITION BY: without one, a single task has all rows."
@@ -161,13 +163,18 @@ def _cut(case: Case, stage: Stage | None, tasks: int, cores: float) -> str:
             "Avoid what needs all rows in one task, such as coalesce(1) or a global limit:"
             f" {target} tasks would do."
         )
+    if streams:
+        return (
+            f"Let the source make at least {target} partitions (Kafka: `minPartitions`, or more partitions of the"
+            " topic; files: more of them in a batch), or repartition after reading. State has as many partitions as"
+            f" `{_SETTINGS}` ({asked} now) had when the checkpoint was made: change it with a new checkpoint."
+        )
     if "Scan" in nodes:
         return (
             f"Lower `spark.sql.files.maxPartitionBytes`, or repartition after reading, for at least {target} tasks;"
             " a compressed file that cannot be split has to be written as several."
         )
     if "Exchange" in nodes:
-        asked = case.app.settings.get(_SETTINGS, "200")
         return (
             f"Ask for at least {target} partitions: in repartition or coalesce, or with `{_SETTINGS}` ({asked} now);"
             " if adaptive execution merged them, lower `spark.sql.adaptive.advisoryPartitionSizeInBytes`."

@@ -19,6 +19,7 @@ from rechannel.profiling.diagnosis.partitions import cores_then, fixed_cost
 from rechannel.profiling.diagnosis.plans import plan_nodes
 from rechannel.profiling.diagnosis.schedule import Durations
 from rechannel.profiling.diagnosis.stage_names import alike, called, place_of
+from rechannel.profiling.diagnosis.stream_pace import waits
 from rechannel.profiling.diagnosis.task_table import StageKey
 from rechannel.profiling.diagnosis.words import duration
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding
@@ -51,12 +52,12 @@ class _Files:
 def small_files(case: Case) -> Iterator[Finding]:
     """Find stages that read many small files.
 
-    Silent: in streams; if the log does not say how many files a stage reads and its tasks are no
-    small files themselves; if files are not small, or few; if reading their bytes explains at least
-    half of the time.
+    Silent: in streams that wait between their batches; if the log does not say how many files a stage
+    reads and its tasks are no small files themselves; if files are not small, or few; if reading
+    their bytes explains at least half of the time.
     """
     for family in case.families:
-        if case.streams(family):
+        if waits(case, family):
             continue
         mended: dict[StageKey, tuple[_Files, Durations]] = {}
         for key in family.stages:

@@ -10,6 +10,7 @@ import numpy as np
 
 from rechannel.profiling.diagnosis.capacity import Capacity
 from rechannel.profiling.diagnosis.driver_time import DriverTime
+from rechannel.profiling.diagnosis.stream_pace import pace, stream_of
 from rechannel.profiling.model.trace import MS
 from rechannel.profiling.spark.application import Application, Batch, Stage
 from rechannel.profiling.spark.busy import Floats
@@ -53,7 +54,7 @@ class StreamFacts:
     @property
     def back_to_back(self) -> float:
         """Share of the stream's time in which a batch runs."""
-        return float(self.lasted.sum()) / max(1, self.batches[-1].end - self.batches[0].start)
+        return pace(self.batches)
 
     def settled(self) -> StreamFacts:
         """Return the same without the first batch, in which code is compiled, if there are three."""
@@ -122,9 +123,7 @@ def _batch_of_jobs(app: Application) -> dict[int, Key]:
     starts = [batch.start for batch in batches]
     for job in app.jobs.values():
         if job.batch is not None:
-            stream = app.streams.get(job.query)
-            name = job.query if stream is None else stream.name or job.query
-            found[job.number] = name, job.batch
+            found[job.number] = stream_of(app, job), job.batch
         elif (place := bisect_right(starts, job.start) - 1) >= 0:
             batch = batches[place]
             if job.end <= batch.end:

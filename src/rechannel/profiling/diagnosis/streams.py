@@ -12,6 +12,7 @@ import numpy as np
 
 from rechannel.profiling.diagnosis.driver_time import DriverTime
 from rechannel.profiling.diagnosis.stream_facts import StreamFacts, stream_facts
+from rechannel.profiling.diagnosis.stream_pace import BUSY
 from rechannel.profiling.diagnosis.stream_state import grows_for_ever, slow_state, too_late
 from rechannel.profiling.diagnosis.words import duration, short, stream_name
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
@@ -21,8 +22,6 @@ from rechannel.profiling.spark.busy import Floats
 
 SMALL = 0.4
 """Share of batches' time without tasks from which batches are too small."""
-BUSY = 0.8
-"""Share of a stream's time in which batches run, from which it does not wait for its trigger."""
 LARGER = 10
 """How many times as large batches are assumed to become."""
 USUAL = 300

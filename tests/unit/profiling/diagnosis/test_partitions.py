@@ -58,6 +58,17 @@ def test_enough_tasks(did):
     assert list(too_few(case_of([Made(tasks=did)]))) == []
 
 
+def test_few_tasks_in_the_batches_of_a_stream():
+    jobs = [[Made(tasks=times(1, 4_000), details=("MicroBatchScan kafka",))]] * 6
+    (found,) = too_few(case_of(*jobs, streaming=True))
+    assert found.cause == "too-few-partitions"
+    assert found.place.batch == 0
+    assert found.seconds == pytest.approx(6 * 3, abs=0.1)
+    assert "`minPartitions`" in found.advice
+    # A stream that waits between its batches would only wait longer.
+    assert list(too_few(case_of(*jobs, streaming=True, gap=2_000))) == []
+
+
 def test_idle_cores_after_a_failure_are_not_too_few_tasks():
     maker = Maker()
     app = maker.made([[Made(tasks=times(4, 4_000))]])
@@ -120,6 +131,14 @@ def test_thousands_of_small_files():
 )
 def test_no_small_files(files, size):
     assert list(small_files(case_of(FILES, executions=scanned(files, size)))) == []
+
+
+def test_small_files_in_the_batches_of_a_stream():
+    jobs = [[Made(tasks=times(400, 100, input=1_000))]] * 4
+    (found,) = small_files(case_of(*jobs, streaming=True))
+    assert "like 3 others, reads 400 files of 1.0 KiB on average" in found.text
+    assert found.seconds == pytest.approx(4 * 10, rel=0.1)
+    assert list(small_files(case_of(*jobs, streaming=True, gap=20_000))) == []
 
 
 def test_each_task_a_small_file():
