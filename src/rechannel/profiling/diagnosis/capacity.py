@@ -51,6 +51,12 @@ class Capacity:
         """Return how many cores there were at a time, Unix ms."""
         return float(self.changes[: np.searchsorted(self.times, time, side="right")].sum())
 
+    def peak(self, start: float, end: float) -> float:
+        """Return the most cores that there were at any time in a span, Unix ms."""
+        level = np.concatenate([[0.0], np.cumsum(self.changes)])
+        first, last = np.searchsorted(self.times, [start, end], side="right")
+        return float(level[first : last + 1].max())
+
     def within(self, starts: npt.ArrayLike, ends: npt.ArrayLike) -> Floats:
         """Return how many core milliseconds there were in each span of time, Unix ms."""
         return self._before(ends) - self._before(starts)

@@ -14,7 +14,14 @@ from rechannel.profiling.diagnosis.change import Change
 from rechannel.profiling.diagnosis.driver_spans import DriverSpan, driver_spans
 from rechannel.profiling.diagnosis.observed import Observed, Spans, observed
 from rechannel.profiling.diagnosis.replay import lengths
-from rechannel.profiling.diagnosis.schedule import Durations, Floats, Ints, Variant, unchanged
+from rechannel.profiling.diagnosis.schedule import (
+    Durations,
+    Floats,
+    Ints,
+    Schedule,
+    Variant,
+    unchanged,
+)
 from rechannel.profiling.diagnosis.task_table import GOOD, StageKey, TaskTable
 from rechannel.profiling.spark.application import Application
 from rechannel.profiling.spark.driver import IDLE
@@ -180,6 +187,8 @@ class Case:
         """
         schedule = self.observed.schedule
         groups = self._changed(change)
+        if change.allocated:
+            schedule = self._allocated(change, groups)
         took = self.observed.groups[groups, 1] - self.observed.groups[groups, 0]
         before = self.unchanged(groups)
         after = lengths(schedule, self._variant(change), groups)
@@ -241,6 +250,25 @@ class Case:
         jobs = schedule.job[np.array(stages, dtype=np.int64)]
         found: Ints = np.unique(np.searchsorted(schedule.jobs, jobs, side="right") - 1)
         return found
+
+    def _allocated(self, change: Change, groups: Ints) -> Schedule:
+        """Return the schedule with all cores in some groups, from the first changed stage on."""
+        seen, schedule = self.observed, self.observed.schedule
+        keys = np.array([self.index[key] for key in change.durations], dtype=np.int64)
+        begins = np.sort(seen.active[keys, 0])
+        steps, added = schedule.steps.copy(), []
+        for group in groups.tolist():
+            start = seen.groups[group, 0]
+            begin = begins[np.searchsorted(begins, start)] - start
+            rows = steps[schedule.step[group] : schedule.step[group + 1]]
+            later = rows[:, 0] >= begin
+            rows[later, 1] = 0.0
+            added.append((begin, self.cores - rows[:, 1].sum()))
+        before = np.searchsorted(groups, np.arange(len(schedule.step)))
+        return schedule._replace(
+            steps=np.insert(steps, schedule.step[groups + 1], added, axis=0),
+            step=schedule.step + before,
+        )
 
     def _variant(self, change: Change) -> Variant:
         """Return the change as a variant of the schedule."""

@@ -17,5 +17,9 @@ class Change:
     """What the tasks of attempts of stages take instead, in the order of their launches. If there are
     as many as there were, retries stay retries and copies stay copies; otherwise all are ordinary.
     """
+    allocated: bool = False
+    """Whether these stages have as many cores as there ever were, from their start on: dynamic
+    allocation requests executors for the tasks that wait.
+    """
     cores: float = 1.0
     """Factor on the number of cores; infinity for as many as there are tasks."""

@@ -151,10 +151,9 @@ def idling(time: DriverTime) -> Iterator[Finding]:
             f" ({percent(total / whole)} of the time): it waits for the person"
             " or the client that uses it. Gains refer to the rest of the time."
         )
-        advice = (
-            "Nothing has to change in the program. `spark.dynamicAllocation.enabled=true` gives"
-            " executors back meanwhile."
-        )
+        advice = "Nothing has to change in the program."
+        if not (time.app.local or time.app.dynamic):
+            advice += " `spark.dynamicAllocation.enabled=true` gives executors back meanwhile."
     yield Finding(
         cause="idle",
         text=text,

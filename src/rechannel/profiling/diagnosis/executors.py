@@ -24,7 +24,6 @@ OCCUPIED = 0.8
 """Share of the time in which tasks must have run while executors were missing: otherwise more
 cores would not have been used."""
 
-DYNAMIC = "spark.dynamicAllocation.enabled"
 _ALLOCATION = "spark.dynamicAllocation"
 
 
@@ -52,8 +51,7 @@ def executors_late(time: DriverTime) -> Iterator[Finding]:
     app = time.app
     waits = time.of_kind(WAITS)
     waited = sum(ms for _, ms in waits)
-    dynamic = app.settings.get(DYNAMIC) == "true"
-    if not dynamic:
+    if not app.dynamic:
         waited = max(0.0, waited - USUAL_WAIT)
     missing, late = _missing(time)
     total = waited + missing
@@ -78,7 +76,7 @@ def executors_late(time: DriverTime) -> Iterator[Finding]:
         total,
         f"Executors come late. {' '.join(about)} Executors that are there from the start would make"
         f" the run {duration(total)} ({percent(total / time.length)}) shorter.",
-        _advice(dynamic=dynamic),
+        _advice(dynamic=app.dynamic),
         certainty=Certainty.CERTAIN if not missing else Certainty.LIKELY,
         place=Place(job=job),
         evidence=(

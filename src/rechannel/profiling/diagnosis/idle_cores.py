@@ -21,9 +21,10 @@ LEAST_CORES = 8
 def too_many_cores(case: Case) -> Iterator[Finding]:
     """Find out whether half the cores would do. It has no gain in time.
 
-    Silent: with fewer than `LEAST_CORES`; if cores are busy; if half of them would take longer.
+    Silent: with fewer than `LEAST_CORES`; if cores are busy; if half of them would take longer; if the
+    driver runs the tasks, as there is no executor to do without.
     """
-    if case.cores < LEAST_CORES or not len(case.table):
+    if case.app.local or case.cores < LEAST_CORES or not len(case.table):
         return
     worked = float(case.table.sums["lasted"].sum()) / MS / 1_000
     busy = 1_000 * worked / max(1.0, case.core_ms)

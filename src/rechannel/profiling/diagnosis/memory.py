@@ -85,6 +85,7 @@ def _spilled(case: Case, stages: Sequence[StageKey], gain: Gain, *, compared: bo
     need = float((wet["peak"] + wet["spill_memory"]).max())
     had = float(np.median(wet["peak"]))
     times = need / max(1.0, had)
+    had_less = f": a task would need about {size(need)} and had {size(had)}" if had else ""
     assumed = (
         "estimated from tasks that did not spill"
         if compared
@@ -100,8 +101,7 @@ def _spilled(case: Case, stages: Sequence[StageKey], gain: Gain, *, compared: bo
         cause="spill",
         text=(
             f"{called(case, key)}{alike(stages)} spills {size(disk)} to disk ({size(memory)} in memory), in"
-            f" {some} of its {counted(len(rows), 'task')}: a task would need about {size(need)} and had"
-            f" {size(had)}. The gain is {assumed}."
+            f" {some} of its {counted(len(rows), 'task')}{had_less}. The gain is {assumed}."
         ),
         advice=f"{cut} {_memory_setting(case)} or `spark.memory.fraction`.",
         gain=gain.share,
@@ -120,8 +120,7 @@ def _spilled(case: Case, stages: Sequence[StageKey], gain: Gain, *, compared: bo
 
 def _memory_setting(case: Case) -> str:
     """Return the setting of the memory of what runs tasks, with its value."""
-    local = set(case.app.tasks.executors) <= {"driver"}
-    name = "spark.driver.memory" if local else "spark.executor.memory"
+    name = "spark.driver.memory" if case.app.local else "spark.executor.memory"
     return f"`{name}` ({case.app.settings.get(name, '1g')} now)"
 
 

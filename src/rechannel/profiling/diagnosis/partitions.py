@@ -28,6 +28,8 @@ from rechannel.profiling.spark.application import Stage
 
 LONG_MS = 500
 """Median of the tasks of a stage that is worth cutting up, ms."""
+REQUESTED_MS = 30_000
+"""The same if dynamic allocation would have to start executors for more tasks, ms."""
 EVEN = 2.0
 """How many times as long as their median the longest task is, at most, if tasks are too few and not uneven."""
 BUSY = 0.7
@@ -62,7 +64,8 @@ def too_few(case: Case) -> Iterator[Finding]:
         mended = {key: new for key in family.stages if (new := split(case, key)) is not None}
         if not mended:
             continue
-        gain = case.gain(Change(durations=mended))
+        allocated = all(_requests(case, key) for key in mended)
+        gain = case.gain(Change(durations=mended, allocated=allocated))
         if case.worth(gain):
             yield _few(case, list(mended), gain, streams=case.streams(family))
 
@@ -85,16 +88,26 @@ def split(case: Case, key: StageKey) -> Durations | None:
 
 
 def cores_then(case: Case, key: StageKey) -> float:
-    """Return the number of cores at the end of a stage."""
-    end = float(case.observed.active[case.index[key], 1])
-    return float(max(1.0, case.observed.capacity.at(end - 1)))
+    """Return the number of cores that a stage could use: the most that there were while it ran, or
+    that there ever were if more tasks would have requested more executors.
+    """
+    if _requests(case, key):
+        return max(1.0, case.cores)
+    start, end = case.observed.active[case.index[key]].tolist()
+    return max(1.0, case.observed.capacity.peak(start, end - 1))
+
+
+def _requests(case: Case, key: StageKey) -> bool:
+    """Return whether dynamic allocation would start executors for more tasks of a stage in time."""
+    good = case.good(key)
+    return case.app.dynamic and bool(len(good)) and float(np.median(good)) >= REQUESTED_MS
 
 
 def busy(case: Case, key: StageKey) -> float:
     """Return the share of the cores' time in which they worked on a stage while it ran."""
     start, end = case.observed.active[case.index[key]].tolist()
     took = float(case.good(key).sum())
-    return float(took / max(1.0, (end - start) * cores_then(case, key)))
+    return took / max(1.0, float(case.observed.capacity.within(start, end)))
 
 
 def alone(case: Case, key: StageKey) -> bool:
@@ -122,11 +135,12 @@ def _few(case: Case, stages: Sequence[StageKey], gain: Gain, *, streams: bool) -
     waves = ceil(len(good) / cores)
     idle = 1 - busy(case, key)
     if few:
-        about = (
-            f"has {counted(len(good), 'task')} for {cores:.0f} cores: the other cores are idle while"
-            f" {'it runs' if len(good) == 1 else 'they run'}, {duration(median)}"
-            f"{'' if len(good) == 1 else ' each'}"
-        )
+        many = len(good) > 1
+        each = f"{'they run' if many else 'it runs'}, {duration(median)}{' each' if many else ''}"
+        others = "the other cores are idle"
+        if _requests(case, key):
+            others = "dynamic allocation gives the other cores back, or does not request them,"
+        about = f"has {counted(len(good), 'task')} for {cores:.0f} cores: {others} while {each}"
     else:
         last = len(good) - int(cores) * (waves - 1)
         about = (

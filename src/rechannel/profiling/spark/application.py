@@ -183,3 +183,13 @@ class Application:
     """Number of attempts that failed with an exception, by its class."""
     tasks: TaskRows = field(default_factory=TaskRows)
     """One row per attempt of a task, with its stage and attempt of the stage; see `rows.TASK_ROW`."""
+
+    @property
+    def local(self) -> bool:
+        """Whether the driver runs all tasks."""
+        return set(self.tasks.executors) <= {"driver"}
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether executors come and go with the tasks that wait."""
+        return self.settings.get("spark.dynamicAllocation.enabled") == "true"

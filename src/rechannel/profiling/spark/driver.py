@@ -189,7 +189,7 @@ def _starting(app: Application) -> Spans:
 
 def _asks_first(app: Application) -> bool:
     """Return whether an application asks for executors before it has a job."""
-    if app.settings.get("spark.dynamicAllocation.enabled") != "true":
+    if not app.dynamic:
         return True
     asked = (app.settings.get(name, "0") for name in _INITIAL)
     return any(number.strip("0") for number in asked)

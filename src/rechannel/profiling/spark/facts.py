@@ -202,6 +202,30 @@ def without_secrets(settings: Mapping[str, str]) -> dict[str, str]:
     return {intern(name): value for name, value in settings.items() if not _SECRET.search(name)}
 
 
+def timed_jobs(jobs: dict[int, Job], attempts: Mapping[tuple[int, int], Stage]) -> dict[int, Job]:
+    """Return jobs; one without a start, as before Spark 1.3, lasts from the submission of the first of
+    its stages until the end of the last.
+    """
+    if all(job.start for job in jobs.values()):
+        return jobs
+    begun: dict[int, int] = {}
+    done: dict[int, int] = {}
+    for stage in attempts.values():
+        if stage.submitted:
+            begun[stage.number] = min(stage.submitted, begun.get(stage.number, stage.submitted))
+            done[stage.number] = max(stage.completed, done.get(stage.number, 0))
+    return {
+        number: job
+        if job.start
+        else replace(
+            job,
+            start=min((begun[each] for each in job.stages if each in begun), default=0),
+            end=job.end or max((done[each] for each in job.stages if each in done), default=0),
+        )
+        for number, job in jobs.items()
+    }
+
+
 def whole_stages(attempts: Mapping[tuple[int, int], Stage]) -> dict[tuple[int, int], Stage]:
     """Return stages; an attempt of which no nodes are known, because it failed, has those of another
     attempt.

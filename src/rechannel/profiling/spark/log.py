@@ -25,7 +25,13 @@ from rechannel.profiling.spark.events import (
     ApplicationStart,
     LogVersion,
 )
-from rechannel.profiling.spark.facts import Facts, changes, lost_at_the_end, whole_stages
+from rechannel.profiling.spark.facts import (
+    Facts,
+    changes,
+    lost_at_the_end,
+    timed_jobs,
+    whole_stages,
+)
 from rechannel.profiling.spark.far import keep, others_of, times_of
 from rechannel.profiling.spark.progress import with_intervals
 from rechannel.profiling.spark.rows import TaskRows
@@ -123,7 +129,7 @@ class SparkLog:
             ended=self.ended,
             settings=told.settings,
             executors=lost_at_the_end(told.executors.values(), self.over),
-            jobs=told.jobs,
+            jobs=timed_jobs(told.jobs, told.attempts),
             stages=whole_stages(told.attempts),
             executions=told.sql.known,
             batches=with_intervals(told.batches),

@@ -41,9 +41,17 @@ def test_an_idle_session_has_no_fault():
     finding = found(on_driver, jobs_with_gap(100_000, name="PySparkShell"))
     assert list(finding) == ["idle"]
     assert finding["idle"].gain is None
+    assert "gives executors back" in finding["idle"].advice
     # It is named before what has less of the time, such as work on rows.
     assert finding["idle"].share == pytest.approx(100 / 124)
     assert found(on_driver, jobs_with_gap(8_000, name="PySparkShell")) == {}
+
+
+def test_a_local_session_has_no_executors_to_give_back():
+    tasks = [task(0, 0, 3_000, 13_000, executor="driver")]
+    app = application(100_000, tasks, job(0, 3_000, 13_000, stages=(0,)), name="Spark shell")
+    finding = found(on_driver, app)["idle"]
+    assert finding.advice == "Nothing has to change in the program."
 
 
 def test_a_notebook_is_known_by_where_it_calls_spark():

@@ -1,5 +1,7 @@
 """Findings about the number of tasks of a stage, and of the files that it reads."""
 
+from dataclasses import replace
+
 import pytest
 
 from rechannel.profiling.diagnosis.case import Case
@@ -42,6 +44,25 @@ def test_a_last_wave_of_one_task():
     assert found.cause == "idle-cores"
     assert "in the last of its 2 waves 1 task runs" in found.text
     assert found.seconds == pytest.approx(3, abs=0.1)
+
+
+def test_few_tasks_for_which_dynamic_allocation_keeps_few_executors():
+    def found(ms, dynamic):
+        settings = {"spark.dynamicAllocation.enabled": dynamic}
+        app = Maker(settings=settings).made(
+            [[Made(tasks=times(8, ms))], [Made(tasks=times(2, ms))]]
+        )
+        gone = replace(app.executors["2"], removed=app.jobs[0].end + 50)
+        case = Case(app=replace(app, executors={**app.executors, "2": gone}))
+        assert case.observed.capacity.at(app.jobs[1].start) == 2
+        return list(too_few(case))
+
+    (few,) = found(60_000, "true")
+    assert "has 2 tasks for 4 cores: dynamic allocation gives the other cores back" in few.text
+    assert few.seconds == pytest.approx(30, abs=0.1)
+    assert found(60_000, "false") == []
+    # It takes as long to start an executor.
+    assert found(20_000, "true") == []
 
 
 @pytest.mark.parametrize(

@@ -169,6 +169,11 @@ def test_the_stage_that_spills_most_is_the_one_that_is_named():
     assert found.text.startswith("Stage 1 (map at job.py:1), like 1 other, spills 400 MiB to disk")
 
 
+def test_spilling_of_tasks_whose_memory_the_log_does_not_say():
+    (found,) = spill(case_of([Made(tasks=times(8, 9_000, read=MIB, spilled=50 * MIB))]))
+    assert "in all of its 8 tasks. The gain is" in found.text
+
+
 @pytest.mark.parametrize("spilled", [0, MIB])
 def test_no_spill(spilled):
     assert list(spill(case_of([Made(tasks=times(8, 9_000, spilled=spilled))]))) == []
@@ -327,6 +332,13 @@ def test_cores_that_are_only_there_while_they_are_used():
     before, after = app.jobs[1].start - START, app.end - app.jobs[1].start
     assert case.core_ms == 4 * before + 16 * after
     assert list(too_many_cores(case)) == []
+
+
+@pytest.mark.parametrize(("name", "count"), [("driver", 0), ("1", 1)])
+def test_a_local_run_has_no_executor_to_do_without(name, count):
+    cluster = Cluster(executors={name: 1.0}, cores=16)
+    case = case_of(*([Made(tasks=times(4, 5_000))] for _ in range(3)), cluster=cluster)
+    assert len(list(too_many_cores(case))) == count
 
 
 @pytest.mark.parametrize("count", [1, 8])

@@ -43,6 +43,22 @@ def job_end(number, at, result="JobSucceeded"):
     return line("JobEnd", **body)
 
 
+def test_a_job_without_times_lasts_as_long_as_its_stages():
+    def ran(number, start, end):
+        times = {"Submission Time": START + start, "Completion Time": START + end}
+        return line("StageCompleted", **{"Stage Info": {**stage_info(number), **times}})
+
+    def found(*stages):
+        begun = line("JobStart", **{"Job ID": 7, "Stage Infos": list(map(stage_info, stages))})
+        ended = line("JobEnd", **{"Job ID": 7, "Job Result": {"Result": "JobSucceeded"}})
+        job = facts(begun, ran(8, 300, 400), ran(9, 410, 600), ended).jobs[7]
+        return job.start, job.end
+
+    assert found(8, 9) == (START + 300, START + 600)
+    # Its stages were skipped: nothing is known of it.
+    assert found(10) == (0, 0)
+
+
 def test_the_application_and_its_settings():
     secrets = {"spark.my.password": "x", "spark.hadoop.fs.s3a.access.key": "x", "a.token": "x"}
     told = {"spark.sql.shuffle.partitions": "8", "spark.executor.cores": "2"}
