@@ -19,7 +19,7 @@ from rechannel.profiling.spark.application import Application, Executor, Job, St
 from rechannel.profiling.spark.attempts import LATEST, Attempts
 from rechannel.profiling.spark.believed import believed
 from rechannel.profiling.spark.decoding import MalformedEventError, decode
-from rechannel.profiling.spark.dropped import completed, ended_jobs
+from rechannel.profiling.spark.dropped import completed, ended_executions, ended_jobs
 from rechannel.profiling.spark.events import (
     ApplicationEnd,
     ApplicationStart,
@@ -177,6 +177,8 @@ class SparkLog:
                 self.told.jobs = ended_jobs(self.jobs, self.stages)
             else:
                 self.end = max([self.end, *changes(self.executors.values())])
+            sql = self.told.sql
+            sql.known = ended_executions(sql.known, self.jobs.values())
             self.attempts.finish(self.end, self.removed, completed(self.told.attempts.values()))
             self._begin_with_first_job()
             self.told.executors = believed(self.executors, self.tasks)

@@ -10,7 +10,9 @@ from rechannel.profiling.spark.driver import STARTING
 from rechannel.profiling.spark.log import SparkLog
 from rechannel.profiling.spark.trace import spark_trace
 from tests.unit.profiling.logs import START, line, small
+from tests.unit.profiling.spark.test_facts import job, job_end
 from tests.unit.profiling.spark.test_log import spans
+from tests.unit.profiling.spark.test_plans import node, sql
 
 HOUR = 3_600_000
 
@@ -99,3 +101,39 @@ def test_a_log_that_lacks_its_first_jobs_begins_with_those_that_it_has(tmp_path)
     opened = open_file(tmp_path)
     assert (opened.notes, opened.source.span[0]) == ([], START * MS)
     assert spans(opened.source.whole(), "driver")[0] == (STARTING, 0, HOUR + 5)
+
+
+def query(number, at, root=None):
+    plan = node("Scan", counts=[number])
+    told = {"executionId": number, "time": START + at, "sparkPlanInfo": plan}
+    return sql("SQLExecutionStart", **told, **({} if root is None else {"rootExecutionId": root}))
+
+
+def of_sql(number, at):
+    return job(number, at, {"spark.sql.execution.id": str(number)})
+
+
+def executions(*lines):
+    """When executions ended, ms after the start of a log that ends after an hour."""
+    log = SparkLog().read([*small()[:-1], *lines, line("ApplicationEnd", Timestamp=START + HOUR)])
+    return {n: each.end and each.end - START for n, each in log.facts().executions.items()}
+
+
+def test_an_execution_without_an_end_is_over_with_its_last_job_if_another_one_began():
+    first = [query(7, 730), of_sql(7, 740), job_end(7, 750)]
+    assert executions(*first) == {7: 0}
+    assert executions(*first, query(8, 800)) == {7: 750, 8: 0}
+    # Without jobs it has only begun; with one that runs it goes on.
+    assert executions(query(7, 730), query(8, 800)) == {7: 730, 8: 0}
+    assert executions(*first[:2], query(8, 800)) == {7: 0, 8: 0}
+    # A part of it does not say that it is over.
+    assert executions(*first, query(8, 800, root=7)) == {7: 0, 8: 0}
+    # Its jobs may be those of its parts.
+    parts = [query(7, 730), query(8, 740, root=7), of_sql(8, 750), job_end(8, 760), query(9, 770)]
+    assert executions(*parts) == {7: 760, 8: 760, 9: 0}
+
+
+def test_an_end_that_the_log_has_counts():
+    ended = sql("SQLExecutionEnd", executionId=7, time=START + 790)
+    lines = [query(7, 730), of_sql(7, 740), job_end(7, 750), ended, query(8, 800)]
+    assert executions(*lines) == {7: 790, 8: 0}
