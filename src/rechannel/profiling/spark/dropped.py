@@ -34,10 +34,11 @@ def ended_executions(
     over = {number: each.start for number, each in executions.items()}
     running = set()
     for job in jobs:
-        for number in {job.execution, job.root} & over.keys():
-            over[number] = max(over[number], job.end)
-            if not job.end:
-                running.add(number)
+        for number in {job.execution, job.root}:
+            if number is not None and number in over:
+                over[number] = max(over[number], job.end)
+                if not job.end:
+                    running.add(number)
     newest = max((each.start for each in executions.values() if each.root is None), default=0)
     return {
         number: each
