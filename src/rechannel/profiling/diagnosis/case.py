@@ -166,6 +166,11 @@ class Case:
         """Return the same of the attempts that were of use."""
         return self.durations(key)[self.flagged(key, GOOD)]
 
+    def read(self, key: StageKey) -> Durations:
+        """Return the bytes of input and of shuffle blocks that those attempts read."""
+        part = self.table.part(self.index[key])
+        return self.table.amount[part][self.flagged(key, GOOD)]
+
     def flagged(self, key: StageKey, flag: int) -> npt.NDArray[np.bool_]:
         """Return which attempts of tasks of a stage have a flag, in the order of their launches."""
         found: npt.NDArray[np.bool_] = (

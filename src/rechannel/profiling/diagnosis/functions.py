@@ -13,6 +13,7 @@ import numpy as np
 
 from rechannel.profiling.diagnosis.case import Case, Family, Gain
 from rechannel.profiling.diagnosis.change import Change
+from rechannel.profiling.diagnosis.skew import by_data, evened
 from rechannel.profiling.diagnosis.stage_names import alike, called, place_of
 from rechannel.profiling.diagnosis.task_table import StageKey
 from rechannel.profiling.diagnosis.words import duration
@@ -29,20 +30,35 @@ LEFT = 0.1
 def python_function(case: Case) -> Iterator[Finding]:
     """Find stages that mostly wait for Python functions.
 
-    Silent: if the plan of a stage has no Python function; if the log has no CPU time; if its JVM is
-    busy for most of its time.
+    Silent: if neither the plan of a stage nor its RDDs have a Python function; if the log has no CPU
+    time; if its JVM is busy for most of its time.
     """
     for family in case.families:
         stage = case.app.stages.get(family.stages[0])
-        names = () if stage is None else stage.functions
-        if not names or not case.sum(family.stages, "cpu"):
+        if stage is None or not (stage.functions or stage.python):
+            continue
+        if not case.sum(family.stages, "cpu"):
             continue
         if python(case, family.stages) < MOSTLY * case.run(family.stages):
             continue
-        mended = {key: case.durations(key) * np.float32(_left(case, key)) for key in family.stages}
-        gain = case.gain(Change(durations=mended))
+        gain = _gain(case, family)
         if case.worth(gain):
-            yield _finding(case, family, names, gain)
+            yield _finding(case, family, stage.functions, gain)
+
+
+def _gain(case: Case, family: Family) -> Gain:
+    """Return what is gained beyond what even tasks gain: a hot key is a finding of its own."""
+    hot = [] if case.streams(family) else by_data(case, family)
+    even = {key: evened(case, key) for key in hot}
+    mended = {
+        key: even.get(key, case.durations(key)) * np.float32(_left(case, key))
+        for key in family.stages
+    }
+    gain = case.gain(Change(durations=mended))
+    if not even:
+        return gain
+    known = case.gain(Change(durations=even))
+    return Gain(share=gain.share - known.share, seconds=gain.seconds - known.seconds)
 
 
 def python(case: Case, stages: Sequence[StageKey]) -> float:
@@ -61,17 +77,19 @@ def _finding(case: Case, family: Family, names: tuple[str, ...], gain: Gain) -> 
     cpu = case.sum(family.stages, "cpu")
     rows = case.sum(family.stages, "in_rows", "read_rows")
     unique = list(dict.fromkeys(names))
-    plural = "functions" if len(unique) > 1 else "function"
+    what = "functions of its RDDs"
+    if unique:
+        what = f"function{'s' if len(unique) > 1 else ''} {listed(unique)}"
     return Finding(
         cause="python-function",
         text=(
             f"{called(case, key)}{alike(family.stages)} spends {percent(took / lasted)} of its tasks' time in the"
-            f" Python {plural} {listed(unique)}: {duration(took / MS)} in all, while the JVM waits."
+            f" Python {what}: {duration(took / MS)} in all, while the JVM waits."
         ),
         advice=(
-            f"Write {listed(unique)} with Spark's own expressions, or as a pandas UDF that works on whole columns;"
-            " if it calls a service, call it with many rows at a time. The gain assumes that a tenth of its time is"
-            " left."
+            f"Write {listed(unique) or 'them'} with Spark's own expressions{'' if unique else ' on DataFrames'}, or as"
+            " a pandas UDF that works on whole columns; what calls a service should do so with many rows at a time."
+            " The gain assumes that a tenth of the time is left."
         ),
         gain=gain.share,
         seconds=gain.seconds,

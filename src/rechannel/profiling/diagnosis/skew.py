@@ -16,7 +16,7 @@ import numpy.typing as npt
 from rechannel.profiling.diagnosis.case import Case, Family, Gain
 from rechannel.profiling.diagnosis.change import Change
 from rechannel.profiling.diagnosis.schedule import Durations
-from rechannel.profiling.diagnosis.stage_names import Keyed, alike, called, keyed, place_of
+from rechannel.profiling.diagnosis.stage_names import JOINED, Keyed, alike, called, keyed, place_of
 from rechannel.profiling.diagnosis.task_table import StageKey
 from rechannel.profiling.diagnosis.words import duration
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding
@@ -26,6 +26,8 @@ from rechannel.profiling.storage.blocks import Rows
 
 LONG = 3.0
 """How many times as long as the median of the others the longest task of a skewed stage is, at least."""
+LONG_BY_DATA = 2.0
+"""The same, if it reads `MORE_DATA` times as many bytes: of few tasks, none is many times as long as the others."""
 ABOVE = 1.7
 """How many times as long as the median a task is, at least, whose excess is spread."""
 LEAST_MS = 500
@@ -48,14 +50,15 @@ def skew(case: Case) -> Iterator[Finding]:
     """Find stages with tasks that are much longer than the others.
 
     Silent: in streams, whose batches have findings of their own; if the longest task takes less than
-    `LONG` times the median of the others, or less than `LEAST_MS` more. If a long task has no more
-    data: if an executor is slow, if the stage has fewer than `COMPARED` tasks, or if some failed.
+    `LONG` times the median of the others (`LONG_BY_DATA` if it reads more), or less than `LEAST_MS`
+    more. If a long task has no more data: if an executor is slow, if the stage has fewer than
+    `COMPARED` tasks, or if some failed.
     """
     for family in case.families:
         if case.streams(family):
             continue
         seen = _long(case, family)
-        larger = {key: one for key, one in seen.items() if one.data >= MORE_DATA}
+        larger = {key: one for key, one in seen.items() if _by_data(case, key, one)}
         if larger:
             # Other stages of the family have long tasks that no split of their data would mend.
             gain = case.gain(Change(durations={key: evened(case, key) for key in larger}))
@@ -80,6 +83,22 @@ def _long(case: Case, family: Family) -> dict[StageKey, _Long]:
             if one is not None:
                 found[key] = one
     return found
+
+
+def by_data(case: Case, family: Family) -> list[StageKey]:
+    """Return the stages of a family whose longest task is that long because of its data."""
+    return [key for key, one in _long(case, family).items() if _by_data(case, key, one)]
+
+
+def _by_data(case: Case, key: StageKey, seen: _Long) -> bool:
+    """Return whether its data is why a task is long: it has more of it, or a join makes far more rows of
+    what it reads, as of keys that are frequent on both sides.
+    """
+    if seen.data >= MORE_DATA:
+        return True
+    node = keyed(case.app.stages.get(key))
+    joins = node is not None and node.what == JOINED
+    return joins and seen.data > SAME_DATA and seen.cpu >= LONG
 
 
 def _worst(case: Case, keys: Iterable[StageKey]) -> StageKey:
@@ -118,8 +137,12 @@ def _typical(case: Case, key: StageKey) -> float | None:
     if len(good) < 2:
         return None
     median, longest = _others(good), float(good.max())
-    if longest < LONG * median or longest - median < LEAST_MS:
+    if longest < LONG_BY_DATA * median or longest - median < LEAST_MS:
         return None
+    if longest < LONG * median:
+        read = case.read(key)
+        if read[good.argmax()] < MORE_DATA * max(1.0, _others(read)):
+            return None
     return median
 
 
@@ -151,6 +174,8 @@ class _Long:
     """Whether other tasks of its executor are slow, too."""
     spilled: float
     shuffled: bool
+    cpu: float
+    """How many times as much CPU time it used."""
 
     @classmethod
     def of(cls, rows: Rows) -> _Long | None:
@@ -185,6 +210,7 @@ class _Long:
             ),
             spilled=float(good["spill_disk"][at]),
             shuffled=bool(good["read_bytes"][at] > good["in_bytes"][at]),
+            cpu=float(good["cpu"][at] / max(1.0, _others(good["cpu"]))),
         )
 
     @property
@@ -198,12 +224,19 @@ class _Long:
 
     @property
     def why(self) -> str:
-        """What it has more of than the others: bytes that it reads, or else rows, or rows that it writes."""
+        """What it has more of than the others: bytes that it reads, or else rows, or rows that it writes;
+        or else rows that a join makes.
+        """
         if self.moved >= MORE_DATA * max(1.0, self.median_moved):
             return f"reads {size(self.moved)} instead of {size(self.median_moved)}"
         if self.rows >= MORE_DATA * max(1.0, self.median_rows):
             return f"reads {self.rows:,.0f} rows instead of {self.median_rows:,.0f}"
-        return f"writes {self.wrote:,.0f} rows instead of {self.median_wrote:,.0f}"
+        if self.wrote >= MORE_DATA * max(LEAST_WRITTEN, self.median_wrote):
+            return f"writes {self.wrote:,.0f} rows instead of {self.median_wrote:,.0f}"
+        return (
+            f"reads {self.rows:,.0f} rows instead of {self.median_rows:,.0f}, and the join makes so many rows of them"
+            f" that it takes {self.cpu:.1f} times the CPU time"
+        )
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
@@ -257,7 +290,7 @@ def _advice(case: Case, node: Keyed | None, *, shuffled: bool) -> str:
         )
     if node is None:
         return "Spread the keys that have the most rows: add a random part to the key, and combine in two steps."
-    if node.what == "join on":
+    if node.what == JOINED:
         adaptive = case.app.settings.get("spark.sql.adaptive.enabled", "true") == "true"
         switch = "lower" if adaptive else "set `spark.sql.adaptive.enabled` to true and lower"
         return (

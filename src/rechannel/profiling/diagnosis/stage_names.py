@@ -11,11 +11,15 @@ from rechannel.profiling.diagnosis.task_table import StageKey
 from rechannel.profiling.model.finding import Place
 from rechannel.profiling.spark.application import Stage
 
+JOINED = "join on"
+"""What a join does."""
 _KEYED = (
-    (re.compile(r"^(?:SortMerge|ShuffledHash)Join\S*(?: skew=true)? \[(.*?)\], \["), "join on"),
+    (re.compile(r"^(?:SortMerge|ShuffledHash)Join\S*(?: skew=true)? \[(.*?)\], \["), JOINED),
     (re.compile(r"^(?:CoGroup|FlatMapCoGroups)\w* \[(.*?)\]"), "grouped join on"),
     (
-        re.compile(r"^\w*(?:GroupsInPandas|GroupsInArrow|MapGroups|WithState)\w* \[(.*?)\]"),
+        re.compile(
+            r"^\w*(?:GroupsInPandas|GroupsInArrow|MapGroups|WithState)\w* (?:\w+\(.*?\)#\d+L?, )?\[(.*?)\]"
+        ),
         "groups by",
     ),
     (re.compile(r"^\w*Aggregate\(keys?=\[(.*?)\]"), "aggregation by"),

@@ -67,6 +67,8 @@ class Stage:
     Numbers of columns (`#12`) are those of the first stage with the same nodes."""
     functions: tuple[str, ...] = ()
     """Names of the Python functions that it calls."""
+    python: bool = False
+    """Whether it has no plan and calls functions that a Python program gave to an RDD. They have no names."""
     stored: tuple[Stored, ...] = ()
 
 

@@ -25,7 +25,7 @@ from rechannel.profiling.spark.events import (
     Unpersisted,
 )
 from rechannel.profiling.spark.executions import Executions
-from rechannel.profiling.spark.plans import NOWHERE, Plans, stage_name
+from rechannel.profiling.spark.plans import NOWHERE, PYTHON_RDD, Plans, stage_name
 from rechannel.profiling.spark.progress import batch_of, idle, moment
 from rechannel.profiling.spark.sql_events import DriverMetrics, SqlEnded, SqlPlanned, SqlStarted
 from rechannel.profiling.spark.stream_events import QueryProgress, QueryStarted, QueryTerminated
@@ -160,6 +160,7 @@ class Facts:
             nodes=found.nodes,
             details=found.details,
             functions=found.functions,
+            python=not found.nodes and any(rdd.name == PYTHON_RDD for rdd in info.rdds),
             stored=self._cached.stored(info.rdds) if begun is None or begins else begun.stored,
         )
         self.stages[info.number] = self.attempts[info.number, info.attempt] = stage
@@ -240,6 +241,7 @@ def whole_stages(attempts: Mapping[tuple[int, int], Stage]) -> dict[tuple[int, i
             nodes=other.nodes,
             details=other.details,
             functions=other.functions,
+            python=other.python,
         )
         for key, stage in attempts.items()
     }

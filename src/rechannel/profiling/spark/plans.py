@@ -22,6 +22,10 @@ _HIDDEN = re.compile(
 """Nodes that are about how Spark runs a plan."""
 _PYTHON = re.compile(r"\w*(?:InPandas|InArrow|Python)\w*\W")
 """Matches a node that calls Python functions."""
+PYTHON_RDD = "PythonRDD"
+"""Name of an RDD that calls functions of a Python program."""
+_MARKS = "!'"
+"""What begins the text of a node that is not resolved, or that Spark cannot see to have its input."""
 _CALL = re.compile(r"([\w<>]+)\(")
 _NUMBER = re.compile(r"#\d+L?|plan_id=\d+")
 _NAME = 200
@@ -68,14 +72,15 @@ class _Part:
 
     def named(self) -> StageNodes:
         """Return its nodes."""
-        functions = [python_functions(node.text) for node in self.nodes]
+        texts = [node.text.lstrip(_MARKS) for node in self.nodes]
+        functions = [python_functions(text) for text in texts]
         shown = [
             f"{node.name} {found[0]}" if found else node.name
             for node, found in zip(self.nodes, functions, strict=True)
         ]
         return StageNodes(
             nodes=tuple(node.name for node in self.nodes),
-            details=tuple(node.text[:DETAIL] for node in self.nodes),
+            details=tuple(text[:DETAIL] for text in texts),
             functions=tuple(dict.fromkeys(name for found in functions for name in found)),
             name=" > ".join(dict.fromkeys(shown)),
         )

@@ -69,6 +69,7 @@ class Made:
     name: str = "map at job.py:1"
     details: tuple[str, ...] = ()
     functions: tuple[str, ...] = ()
+    python: bool = False
 
 
 def times(count: int, ms: int, **more: int) -> list[Did]:
@@ -135,6 +136,7 @@ class Maker:
                     nodes=tuple(text.split()[0] for text in stage.details),
                     details=stage.details,
                     functions=stage.functions,
+                    python=stage.python,
                 )
             known[number] = Job(
                 number=number,

@@ -20,3 +20,9 @@ def test_long_names_are_cut():
     assert called(case, (1, 0)) == f"Stage 1 ({'y' * 60})"
     assert short("a\n" * 40) == f"{'a ' * 28}a..."
     assert execution_name(execution(7, 0, 1, description=" ")) == "SQL execution 7"
+
+
+def test_keys_of_a_function_with_state():
+    node = "FlatMapGroupsInPandasWithState follow(user#11L, at#12)#3, [user#11L], [user#4L]"
+    case = case_of([Made(tasks=times(1, 10), details=("Exchange hashpartitioning(x#1, 4)", node))])
+    assert called(case, (0, 0)) == "Stage 0 (groups by user)"

@@ -85,13 +85,31 @@ def test_call_sites_within_spark_are_left_out():
         ("BatchEvalPython [f(a#1), g(b#2)], [x]", "BatchEvalPython f"),
         ("FlatMapGroupsInPandas [k#0L], each(k#0L, v#1)#5, [k#6]", "FlatMapGroupsInPandas each"),
         ("ArrowEvalPython [f(cast(a#1 as string), g(b#2)#3)#4], [x#5]", "ArrowEvalPython f"),
+        ("!FlatMapGroupsInPandasWithState f(k#1)#2, [k#1]", "FlatMapGroupsInPandasWithState f"),
         ("Project [upper(word#1)]", "Project"),
     ],
 )
 def test_python_functions_are_named(text, name):
-    plan = node(text.partition(" ")[0], text=text, counts=[1])
+    plan = node(text.partition(" ")[0].lstrip("!"), text=text, counts=[1])
     start = sql("SQLExecutionStart", executionId=0, sparkPlanInfo=plan)
     assert named(start, done(0, [1])) == {0: name}
+
+
+@pytest.mark.parametrize(
+    ("rdd", "nodes", "known"),
+    [("PythonRDD", [], True), ("PythonRDD", [1], False), ("MapPartitionsRDD", [], False)],
+)
+def test_functions_of_rdds_have_no_names(rdd, nodes, known):
+    plan = node("Scan ExistingRDD", counts=[1])
+    info = stage_info(0)
+    info["RDD Info"][0]["Name"] = rdd
+    info["Accumulables"] = [{"ID": each, "Name": "n", "Value": 1} for each in nodes]
+    start = sql("SQLExecutionStart", executionId=0, sparkPlanInfo=plan)
+    log = SparkLog(strict=True).read(
+        [*small()[:2], start, line("StageCompleted", **{"Stage Info": info})]
+    )
+    stage = log.facts().stages[0, 0]
+    assert (stage.python, stage.functions) == (known, ())
 
 
 def test_plans_that_change_and_end():

@@ -20,10 +20,6 @@ from tests.unit.profiling.labelled.labels import HEALTHY, LABELS
 LARGEST = 100_000
 ALTOGETHER = 400_000
 MISSED = {
-    "clicks-in-order": "a hot task of three takes 2.8 times as long as the median of the others",
-    "pages-seen-together": "a frequent key multiplies the rows of a join, and is read as few rows",
-    "errors-by-host": "Python functions of RDDs have no name",
-    "sessions-of-users": "functions of applyInPandasWithState have no name in the plan",
     "rows-one-by-one": "every partition is a job of its own",
     "totals-of-sensors": "each of many tasks writes a tiny file",
     "orders-that-pile-up": "the source does not report what it has not read yet",
