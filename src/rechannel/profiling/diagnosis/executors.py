@@ -12,6 +12,7 @@ from rechannel.profiling.diagnosis.words import duration, job_of
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding, Place
 from rechannel.profiling.model.words import capitalised, counted, percent
 from rechannel.profiling.spark.application import Application, Executor
+from rechannel.profiling.spark.busy import worked
 from rechannel.profiling.spark.driver import STARTING, WAITS
 
 USUAL_START = 30_000
@@ -21,7 +22,7 @@ USUAL_WAIT = 10_000
 LATE = 5_000
 """ms after the first job from which an executor is late."""
 OCCUPIED = 0.8
-"""Share of the time in which tasks must have run while executors were missing: otherwise more
+"""Share of the cores' time in which tasks must have run while executors were missing: otherwise more
 cores would not have been used."""
 
 _ALLOCATION = "spark.dynamicAllocation"
@@ -109,7 +110,7 @@ def _missing(time: DriverTime) -> tuple[float, list[Executor]]:
     """Return how much shorter the run would be if late executors had come with the first, ms, and
     these executors.
 
-    While a share c/C of the cores works without a pause, that time would shrink to c/C of it.
+    While a share c/C of the cores is busy without a pause, that time would shrink to c/C of it.
     Executors that take the place of others are not late.
     """
     app = time.app
@@ -125,12 +126,12 @@ def _missing(time: DriverTime) -> tuple[float, list[Executor]]:
     cores = np.cumsum(
         [sum(each.cores for each in early), *(e.cores for e in sorted(late, key=_added))]
     )
-    saved = 0.0
-    for start, end, some in zip(times[:-1], times[1:], cores[:-1], strict=True):
-        used = float(time.on_core.within(start, end))
-        if end > start and used >= OCCUPIED * (end - start):
-            saved += used * (1 - float(some) / float(cores[-1]))
-    return saved, late
+    blocks = app.tasks.close().each()
+    starts, ends = np.array(times[:-1], dtype=np.float64), np.array(times[1:], dtype=np.float64)
+    work = np.diff(worked(blocks, lambda rows: (rows["launch"], rows["finish"]), times))
+    occupied = (work > 0) & (work >= OCCUPIED * time.capacity.within(starts, ends))
+    saved = time.on_core.within(starts, ends) * (1 - cores[:-1] / cores[-1])
+    return float(saved[occupied].sum()), late
 
 
 def _added(executor: Executor) -> int:

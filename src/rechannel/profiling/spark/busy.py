@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,6 +39,26 @@ class Busy:
     def within(self, starts: npt.ArrayLike, ends: npt.ArrayLike) -> Floats:
         """Return how many ms of each span are covered. starts, ends: Unix ms."""
         return self.before(ends) - self.before(starts)
+
+
+def worked(
+    blocks: Iterable[Rows],
+    span_of: Callable[[Rows], tuple[Times, Times]],
+    times: Sequence[float],
+) -> Floats:
+    """Return how many ms rows last in all before each of some Unix times in ms: of two rows at the
+    same time, both count. span_of: starts and ends of rows, ns.
+    """
+    first = min(times)
+    until = np.asarray(times, dtype=np.float64) - first
+    found = np.zeros_like(until)
+    for rows in blocks:
+        for values, sign in zip(span_of(rows), (1, -1), strict=True):
+            since = np.sort(values / MS - first)
+            sums = np.concatenate([[0.0], np.cumsum(since)])
+            before = np.searchsorted(since, until)
+            found += sign * (before * until - sums[before])
+    return found
 
 
 def busy(blocks: Iterable[Rows], span_of: Callable[[Rows], tuple[Times, Times]]) -> Busy:

@@ -163,6 +163,18 @@ def test_executors_that_come_while_others_work():
     assert finding.seconds == pytest.approx(30.5 / 2)
 
 
+@pytest.mark.parametrize(("cores", "causes"), [(2, {"late-executors"}), (3, set())])
+def test_executors_that_come_while_cores_are_free(cores, causes):
+    app = application(
+        43_000,
+        [task(0, 0, 2_000, 42_000), task(0, 1, 2_000, 42_000)],
+        executor("1", 1_000, cores=cores),
+        executor("2", 32_000),
+        job(0, 2_000, 42_000, stages=(0,)),
+    )
+    assert set(found(on_driver, app)) == causes
+
+
 def planned(ms, plan=None, before=0):
     """An execution that is planned for some time, after one of 10 s."""
     first = execution(0, 2_000, 12_000)

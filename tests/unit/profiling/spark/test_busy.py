@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rechannel.profiling.model.trace import MS
-from rechannel.profiling.spark.busy import Busy, busy, closed, merged
+from rechannel.profiling.spark.busy import Busy, busy, closed, merged, worked
 
 
 def test_merged_intervals_cover_the_same_time():
@@ -34,3 +34,14 @@ def test_blocks_of_rows_are_merged(parts):
     rows = np.array([(0, 4), (2, 6), (9, 10), (1, 3)], dtype=[("a", "i8"), ("b", "i8")])
     blocks = np.array_split(rows, parts)
     assert busy(blocks, lambda each: (each["a"], each["b"])).intervals.tolist() == [[0, 6], [9, 10]]
+
+
+def test_work_before_some_times():
+    rng = np.random.default_rng(5)
+    starts = rng.integers(0, 500, 60)
+    spans = np.column_stack([starts, starts + rng.integers(0, 20, 60)])
+    blocks = [spans[:25] * MS, spans[25:] * MS]
+    times = [0, 100, 250, 600]
+    known = [sum(min(end, time) - min(start, time) for start, end in spans) for time in times]
+    assert worked(blocks, lambda rows: (rows[:, 0], rows[:, 1]), times).tolist() == known
+    assert worked([], lambda rows: (rows, rows), times).tolist() == [0, 0, 0, 0]
