@@ -55,7 +55,7 @@ def profile(
     without a worker, an operator, an activity or a channel; and `notes`.
 
     Raises TraceError if the path is not a log, SessionError for a session of Spark Connect,
-    SetUpError if packages are missing.
+    SetUpError if packages are missing or temporary files cannot be written.
     """
     size: float | Literal["batch"] | None = None
     if window is not None:

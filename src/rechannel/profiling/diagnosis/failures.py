@@ -97,10 +97,9 @@ def failures(case: Case) -> Iterator[Finding]:
 def _touched(app: Application, outages: Sequence[Outage]) -> Iterator[tuple[tuple[int, int], Rows]]:
     """Yield the stages with attempts that were of no use, and those that ran in an outage."""
     tasks = app.tasks
-    lost = np.fromiter(tasks.lost, dtype=np.int64, count=len(tasks.lost))
     keys: set[tuple[int, int]] = set()
     for rows in tasks.close().each():
-        bad = rows[~rows["good"] | np.isin(rows["number"], lost)]
+        bad = rows[~rows["good"] | tasks.lost.among(rows["number"])]
         keys.update(zip(bad["stage"].tolist(), bad["attempt"].tolist(), strict=True))
     for outage in outages:
         keys.update(

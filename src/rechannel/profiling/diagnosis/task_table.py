@@ -64,11 +64,10 @@ class TaskTable:
         amount, executor = column(count, np.float32), column(count, np.int32)
         flags = column(count, np.uint8)
         sums = {name: np.zeros(len(stages)) for name in (*SUMMED, *TASK_STEPS, "lasted")}
-        lost = np.array(sorted(tasks.lost), dtype=np.int64)
         following = first[:-1].copy()
         for rows in blocks.each():
             at = np.searchsorted(codes, code_of(rows["stage"], rows["attempt"]))
-            good = rows["good"] & ~np.isin(rows["number"], lost)
+            good = rows["good"] & ~tasks.lost.among(rows["number"])
             _sum(sums, at, rows)
             places = _places(at, following)
             launch[places] = rows["launch"] // MS

@@ -160,7 +160,7 @@ def place_tasks(tasks: TaskRows, known: Sequence[int], driver: DriverPieces) -> 
 
     known: number of cores of every executor.
     """
-    raw, lost = tasks.close(), np.array(sorted(tasks.lost), dtype=np.int64)
+    raw = tasks.close()
     cores = ExecutorCores(np.array(known, dtype=np.int64))
     done, drove = RowBlocks(PLACED_ROW, "launch", "finish", held=KEPT), activity_blocks()
     spans = _spans(raw, driver.boundaries)
@@ -168,7 +168,7 @@ def place_tasks(tasks: TaskRows, known: Sequence[int], driver: DriverPieces) -> 
     for start, end in spans:
         rows = raw.meeting(start, end)
         coming = placed(rows[(rows["arrive"] >= start) & (rows["arrive"] < end)])
-        coming["good"] &= ~np.isin(coming["number"], lost)
+        coming["good"] &= ~tasks.lost.among(coming["number"])
         cores.place(coming)
         if len(coming):
             done.add(coming)

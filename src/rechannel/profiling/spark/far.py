@@ -58,7 +58,8 @@ def keep(facts: Facts, first: int, last: int) -> dict[str, int]:
         for number, stage in facts.attempts.items()
     }
     facts.stages = {
-        stage.number: facts.attempts[stage.number, stage.attempt] for stage in facts.stages.values()
+        stage.number: facts.attempts.get((stage.number, stage.attempt), stage)
+        for stage in facts.stages.values()
     }
     facts.executors = {
         name: replace(

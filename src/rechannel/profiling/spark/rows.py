@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from rechannel.errors import TraceError
 from rechannel.profiling.model.trace import MS, Times
+from rechannel.profiling.spark.lost import LostTasks
 from rechannel.profiling.spark.task_events import Metrics
 from rechannel.profiling.storage.blocks import RowBlocks, Rows
 
@@ -144,7 +145,7 @@ class TaskRows:
         # Numbers of executors in rows, by id.
         self.executors: dict[str, int] = {}
         # Tasks whose output was lost.
-        self.lost: set[int] = set()
+        self.lost = LostTasks()
         self.blocks = RowBlocks(TASK_ROW, "launch", "finish", held=KEPT)
         self.stages: dict[tuple[int, int], StageSpan] = {}
         self._open = bytearray()

@@ -104,7 +104,5 @@ def _by_stage(rows: Rows) -> Iterator[tuple[tuple[int, int], Rows]]:
 
 def _useful(tasks: TaskRows, rows: Rows) -> Rows:
     """Return the rows; attempts whose output was lost were of no use."""
-    if tasks.lost:
-        lost = np.fromiter(tasks.lost, dtype=np.int64, count=len(tasks.lost))
-        rows["good"] &= ~np.isin(rows["number"], lost)
+    rows["good"] &= ~tasks.lost.among(rows["number"])
     return rows

@@ -71,7 +71,8 @@ def rows(tasks: Sequence[Mapping[str, Any]], lost: Sequence[int] = ()) -> TaskRo
                 attempt=told.get("attempt", 0),
             )
         )
-    found.lost.update(lost)
+    for number in lost:
+        found.lost.add(number)
     found.close()
     return found
 

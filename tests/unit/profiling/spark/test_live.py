@@ -121,6 +121,22 @@ def test_what_was_over_before_is_not_looked_at():
     assert len(watch.window(START, START + 500).profile.by_operator()) == 1
 
 
+def test_a_clock_that_was_set_during_a_job_spoils_no_window():
+    store = Store([task(0, 20, 400)], over=None)
+    answer = store.since
+
+    def since(what, first, last=None, index=""):
+        found = answer(what, first, last, index)
+        if what == "JobDataWrapper" and found:
+            found[0]["info"]["submissionTime"] = 86_400_000
+        return found
+
+    store.since = since
+    found = live(store).window(START, START + 500)
+    assert found.profile.known == 1
+    assert len(found.profile.by_operator()) == 1
+
+
 class Waiting(Store):
     """A store with 200 more stages, of the same job, which are to come."""
 
