@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from rechannel.profiling.diagnosis.case import Case
 from rechannel.profiling.diagnosis.task_table import StageKey
+from rechannel.profiling.diagnosis.words import short
 from rechannel.profiling.model.finding import Place
 from rechannel.profiling.spark.application import Stage
 
@@ -32,7 +33,6 @@ _ID = re.compile(r"#\d+L?")
 _ORDER = re.compile(r" (?:ASC|DESC)(?: NULLS (?:FIRST|LAST))?")
 _KEYS = 3
 """Keys that are named."""
-_LONGEST = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +67,7 @@ def called(case: Case, key: StageKey) -> str:
     number = f"{key[0]}.{key[1]}" if key[1] else str(key[0])
     node = keyed(stage)
     does = node.text if node else "" if stage is None else stage.name
-    if len(does) > _LONGEST:
-        does = f"{does[: _LONGEST - 3]}..."
-    return f"Stage {number} ({does})" if does else f"Stage {number}"
+    return f"Stage {number} ({short(does)})" if does else f"Stage {number}"
 
 
 def alike(stages: Sized) -> str:

@@ -8,6 +8,8 @@ from rechannel.profiling.model.words import seconds
 from rechannel.profiling.spark.application import Application, Execution, Job
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_LEAST = 15
+"""Characters of a description that are left, if what is in parentheses is left out."""
 _LONGEST = 60
 """Characters of a description in a sentence."""
 
@@ -51,7 +53,12 @@ def execution_of(app: Application, number: int | None) -> str:
 def short(text: str) -> str:
     """Return a text as part of a sentence: in one line, and cut if it is long."""
     line = " ".join(text.split())
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
+    if len(line) <= _LONGEST:
+        return line
+    cut = line[: _LONGEST - 3]
+    # Not in the middle of parentheses, if enough is left.
+    before, _, inside = cut.rpartition(" (")
+    return f"{before if ')' not in inside and len(before) >= _LEAST else cut}..."
 
 
 def _with(what: str, called: str) -> str:

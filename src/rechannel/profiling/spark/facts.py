@@ -38,8 +38,8 @@ _WILLED = re.compile(
     r"|deleted by driver|shutting down"
 )
 """Matches reasons of removals that Spark wanted."""
-_BROADCAST = "broadcast exchange (runId"
-"""Description, or tag, of a job that collects one side of a broadcast join."""
+_BROADCAST = re.compile(r"(?i)broadcast exchange \(runId")
+"""Matches the description, or a tag, of a job that collects one side of a broadcast join; on EMR it has a capital."""
 NO_PROPERTIES = JobProperties()
 
 
@@ -134,7 +134,7 @@ class Facts:
             description=self._shared(description),
             site=self._shared("" if NOWHERE.search(told.site or "") else told.site or ""),
             group=self._shared(told.group or ""),
-            broadcast=_BROADCAST in description or _BROADCAST in (told.tags or ""),
+            broadcast=bool(_BROADCAST.search(f"{description}\n{told.tags or ''}")),
         )
         for info in event.stages:
             if info.number not in self.stages:

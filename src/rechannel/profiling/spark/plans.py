@@ -74,12 +74,14 @@ class _Part:
         """Return its nodes."""
         texts = [node.text.lstrip(_MARKS) for node in self.nodes]
         functions = [python_functions(text) for text in texts]
+        # A scan of files that are no table ends with a space: there would be the name of the table.
+        names = [node.name.strip() for node in self.nodes]
         shown = [
-            f"{node.name} {found[0]}" if found else node.name
-            for node, found in zip(self.nodes, functions, strict=True)
+            f"{name} {found[0]}" if found else name
+            for name, found in zip(names, functions, strict=True)
         ]
         return StageNodes(
-            nodes=tuple(node.name for node in self.nodes),
+            nodes=tuple(names),
             details=tuple(text[:DETAIL] for text in texts),
             functions=tuple(dict.fromkeys(name for found in functions for name in found)),
             name=" > ".join(dict.fromkeys(shown)),

@@ -18,6 +18,11 @@ def test_long_names_are_cut():
     )
     assert called(case, (0, 0)) == f"Stage 0 ({'x' * 57}...)"
     assert called(case, (1, 0)) == f"Stage 1 ({'y' * 60})"
+    assert short(f"parallelize > mapPartitions (count at {'x' * 30})") == (
+        "parallelize > mapPartitions..."
+    )
+    assert short(f"sum (a) {'x' * 60}") == f"sum (a) {'x' * 49}..."
+    assert short(f"f ({'x' * 60})") == f"f ({'x' * 54}..."
     assert short("a\n" * 40) == f"{'a ' * 28}a..."
     assert execution_name(execution(7, 0, 1, description=" ")) == "SQL execution 7"
 

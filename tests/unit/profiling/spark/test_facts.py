@@ -135,6 +135,7 @@ def test_jobs_know_what_they_are_of():
     "properties",
     [
         {"spark.job.description": "broadcast exchange (runId 12-34)"},
+        {"spark.job.description": "Broadcast exchange (runId 12-34)"},
         {"spark.job.description": "words", "spark.job.tags": "a,broadcast exchange (runId 12-34)"},
     ],
 )

@@ -71,6 +71,12 @@ def test_stages_have_the_nodes_between_exchanges():
     }
 
 
+def test_a_scan_without_a_table_has_no_space_after_its_name():
+    plan = node("Project", node("Scan parquet ", counts=[1]), counts=[2])
+    start = sql("SQLExecutionStart", executionId=0, sparkPlanInfo=plan)
+    assert named(start, done(7, [1, 2])) == {7: "Scan parquet > Project"}
+
+
 def test_call_sites_within_spark_are_left_out():
     start = sql("SQLExecutionStart", executionId=0, sparkPlanInfo=PLAN)
     here = "$anonfun$withThreadLocalCaptured$1 at CompletableFuture.java:1768"
