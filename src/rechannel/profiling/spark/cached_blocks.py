@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from sys import intern
 
 from rechannel.profiling.spark.application import Stored
 from rechannel.profiling.spark.events import BlockInfo, Rdd
@@ -20,8 +19,10 @@ class CachedBlocks:
 
     known: bool = False
     """Whether the log has updates of blocks."""
-    _where: dict[int, dict[int, tuple[str, ...]]] = field(default_factory=dict)
-    """By dataset and partition, the executors that store it."""
+    _stored: dict[int, dict[int, int]] = field(default_factory=dict)
+    """By dataset and partition, how many executors store it."""
+    _by: dict[str, dict[int, set[int]]] = field(default_factory=dict)
+    """Partitions by executor and dataset."""
     _count: int = 0
     _full: bool = False
     """Whether there were too many."""
@@ -33,26 +34,26 @@ class CachedBlocks:
         if found is None or not self.known:
             return
         rdd, partition = int(found[1]), int(found[2])
-        where = self._where.setdefault(rdd, {})
-        before, executor = len(where), intern(info.manager.executor)
-        others = _without(where.pop(partition, ()), executor)
-        kept = (*others, executor) if info.level.disk or info.level.memory else others
-        if kept:
-            where[partition] = kept
-        self._count += len(where) - before
-        if self._count > MOST:
-            self._where, self._full, self.known = {}, True, False
+        mine = self._by.setdefault(info.manager.executor, {}).setdefault(rdd, set())
+        kept = info.level.disk or info.level.memory
+        if kept and partition not in mine:
+            mine.add(partition)
+            self._add(rdd, partition, 1)
+        elif not kept and partition in mine:
+            mine.remove(partition)
+            self._add(rdd, partition, -1)
 
     def unpersisted(self, rdd: int) -> None:
         """Forget a dataset."""
-        self._count -= len(self._where.pop(rdd, ()))
+        self._count -= len(self._stored.pop(rdd, ()))
+        for mine in self._by.values():
+            mine.pop(rdd, None)
 
     def removed(self, executor: str) -> None:
         """Forget what an executor stored."""
-        for rdd, where in self._where.items():
-            left = {partition: _without(names, executor) for partition, names in where.items()}
-            self._where[rdd] = {partition: names for partition, names in left.items() if names}
-            self._count -= len(where) - len(self._where[rdd])
+        for rdd, partitions in self._by.pop(executor, {}).items():
+            for partition in partitions:
+                self._add(rdd, partition, -1)
 
     def stored(self, rdds: list[Rdd]) -> tuple[Stored, ...]:
         """Return those of some datasets that are to be kept in storage."""
@@ -61,12 +62,19 @@ class CachedBlocks:
                 rdd=rdd.number,
                 name=rdd.name,
                 partitions=rdd.partitions,
-                cached=len(self._where.get(rdd.number, ())) if self.known else None,
+                cached=len(self._stored.get(rdd.number, ())) if self.known else None,
             )
             for rdd in rdds
             if rdd.level.disk or rdd.level.memory
         )
 
-
-def _without(names: tuple[str, ...], name: str) -> tuple[str, ...]:
-    return tuple(each for each in names if each != name)
+    def _add(self, rdd: int, partition: int, executors: int) -> None:
+        """Note that more or fewer executors store a partition."""
+        where = self._stored.setdefault(rdd, {})
+        before = len(where)
+        left = where.pop(partition, 0) + executors
+        if left:
+            where[partition] = left
+        self._count += len(where) - before
+        if self._count > MOST:
+            self._stored, self._by, self._full, self.known = {}, {}, True, False

@@ -1,5 +1,7 @@
 """Which partitions are in storage, block by block."""
 
+from random import Random
+
 from rechannel.profiling.spark import cached_blocks
 from rechannel.profiling.spark.cached_blocks import CachedBlocks
 from rechannel.profiling.spark.events import BlockInfo, BlockManager, Rdd, StorageLevel
@@ -46,3 +48,31 @@ def test_once_there_were_too_many_nothing_is_known_any_more(monkeypatch):
     blocks.unpersisted(1)
     blocks.updated(block(0, rdd=2))
     assert (cached(blocks), cached(blocks, rdd=2)) == (None, None)
+
+
+def test_partitions_compared_with_a_set():
+    rng = Random(5)
+    blocks, twin = CachedBlocks(), set()
+    seen = set()
+    for _ in range(3_000):
+        executor, rdd, partition = rng.choice("123"), rng.randint(1, 2), rng.randint(0, 5)
+        what = rng.random()
+        if what < 0.01:
+            blocks.removed(executor)
+            twin = {each for each in twin if each[0] != executor}
+        elif what < 0.02:
+            blocks.unpersisted(rdd)
+            twin = {each for each in twin if each[1] != rdd}
+        else:
+            kept = rng.random() < 0.5
+            blocks.updated(block(partition, executor, kept=kept, rdd=rdd))
+            twin = (
+                (twin | {(executor, rdd, partition)})
+                if kept
+                else twin - {(executor, rdd, partition)}
+            )
+        assert [cached(blocks, each) for each in (1, 2)] == [
+            len({at for _, of, at in twin if of == each}) for each in (1, 2)
+        ]
+        seen.add(len(twin))
+    assert {0, 8} <= seen
