@@ -8,7 +8,7 @@ from math import inf
 from rechannel.profiling.diagnosis.case import Case
 from rechannel.profiling.model.finding import Certainty, Evidence, Finding
 from rechannel.profiling.model.trace import MS
-from rechannel.profiling.model.words import percent
+from rechannel.profiling.model.words import percent, seconds
 
 BUSY = 0.4
 """Share of the cores' time in tasks below which cores may be too many."""
@@ -34,9 +34,8 @@ def too_many_cores(case: Case) -> Iterator[Finding]:
         cause="too-many-cores",
         text=(
             f"There are up to {case.cores:.0f} cores, and they work on tasks for {percent(busy)} of their time: on half"
-            " of them the run would take"
-            f" {case.with_cores(0.5):,.0f} s instead of {case.length:,.0f} s, and on any number of cores at least"
-            f" {case.with_cores(inf):,.0f} s."
+            f" of them the run would take {seconds(case.with_cores(0.5))} instead of {seconds(case.length)}, and on any"
+            f" number of cores at least {seconds(case.with_cores(inf))}."
         ),
         advice=(
             "Use fewer executors (`spark.executor.instances`, `spark.dynamicAllocation.maxExecutors`): it costs less"

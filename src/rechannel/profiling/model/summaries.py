@@ -8,7 +8,7 @@ everything else belongs to one worker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import log10
 from typing import Any, Protocol
@@ -49,7 +49,7 @@ WINDOWS = {
 """Columns of windows. paths: the logarithm to base 10 of their number. ns: of all edges together."""
 
 TOGETHER = 1 << 14
-"""Edges of small windows that are summed at a time."""
+"""Edges of small windows that are looked at together."""
 _OF_EDGES = ("kind", "operator", "worker", "peer")
 
 
@@ -261,15 +261,22 @@ def joined(profiles: Sequence[Profile], held: CellStore | None = None) -> Profil
 def summed(piece: Piece) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the cells and facts of the windows of a piece."""
     made, told = [pl.DataFrame(schema=CELLS)], []
+    for group in grouped(piece):
+        made.append(cells(group))
+        told += [facts(number, found) for number, found in group]
+    return pl.concat(made), pl.DataFrame(told, schema=WINDOWS)
+
+
+def grouped(piece: Piece) -> Iterator[list[tuple[int, Participation]]]:
+    """Yield the participation in consecutive windows of a piece, with their numbers: frames of many small windows
+    together take less time than one of each.
+    """
     held, edges = list[tuple[int, Participation]](), 0
     for number, graph in piece.graphs():
-        found = participation(graph)
-        told.append(facts(number, found))
-        held.append((number, found))
+        held.append((number, participation(graph)))
         edges += len(graph.kind)
         if edges >= TOGETHER:
-            made.append(cells(held))
+            yield held
             held, edges = [], 0
     if held:
-        made.append(cells(held))
-    return pl.concat(made), pl.DataFrame(told, schema=WINDOWS)
+        yield held

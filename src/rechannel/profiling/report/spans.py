@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from rechannel.profiling.model.participation import participation
+from rechannel.profiling.model.participation import Participation
 from rechannel.profiling.model.pieces import Piece, Pieces
-from rechannel.profiling.model.summaries import MapPieces, Profile
+from rechannel.profiling.model.summaries import MapPieces, Profile, grouped
 
 SPANS = {
     "worker": pl.Int32,
@@ -87,22 +89,27 @@ def in_detail(found: Profile, most: int) -> list[int]:
 def spans_of(piece: Piece) -> pl.DataFrame:
     """Return the spans of the windows of a piece, without waiting."""
     made = [pl.DataFrame(schema=SPANS)]
-    for _, graph in piece.graphs():
-        found = participation(graph)
-        mine = slice(0, graph.spans)
-        start, end = graph.time[graph.source[mine]], graph.time[graph.target[mine]]
-        columns = {
-            "worker": graph.worker[mine],
-            "kind": graph.kind[mine],
-            "operator": graph.operator[mine],
-            "start": start,
-            "end": end,
-            "busy": end - start,
-            "count": np.ones(len(start), dtype=np.int64),
-            "path": found.critical[mine] * (graph.end - graph.start),
-        }
+    for group in grouped(piece):
+        parts = [_columns(found) for _, found in group]
+        columns = {name: np.concatenate([part[name] for part in parts]) for name in SPANS}
         made.append(pl.DataFrame(columns, schema=SPANS).filter(pl.col("end") > pl.col("start")))
     return pl.concat(made)
+
+
+def _columns(found: Participation) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of the spans of a window."""
+    graph, mine = found.graph, slice(0, found.graph.spans)
+    start, end = graph.time[graph.source[mine]], graph.time[graph.target[mine]]
+    return {
+        "worker": graph.worker[mine],
+        "kind": graph.kind[mine],
+        "operator": graph.operator[mine],
+        "start": start,
+        "end": end,
+        "busy": end - start,
+        "count": np.ones(len(start), dtype=np.int64),
+        "path": found.critical[mine] * (graph.end - graph.start),
+    }
 
 
 def joined(
