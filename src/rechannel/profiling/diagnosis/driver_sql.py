@@ -27,8 +27,17 @@ USUAL_COMMIT = 1_000
 """ms of commit per execution that are usual."""
 USUAL_FIRST = 30_000
 """ms that are usual for the first execution otherwise: classes are loaded and compiled."""
+SMALL = 5
+"""Nodes of a plan that cannot be made smaller."""
 LISTED = 1_000
 """ms of listing by the driver that are worth mentioning, per execution."""
+
+_SMALLER = (
+    "Make the plan smaller: add columns with one `select` instead of many `withColumn`, cut long"
+    " chains of transformations with `localCheckpoint()` or by writing a table, and read fewer"
+    " columns and partitions. Set `spark.sql.adaptive.enabled=false` if most of it lies between the"
+    " jobs of the execution."
+)
 
 
 def analysed(time: DriverTime, span: DriverSpan) -> int | None:
@@ -70,6 +79,12 @@ def planning(time: DriverTime) -> Iterator[Finding]:
         return
     longest = max(slow, key=lambda number: slow[number])
     size = plan_size(app.executions.get(longest))
+    advice = _SMALLER
+    if size.nodes <= SMALL and not is_wide(app.executions.get(longest)):
+        advice = (
+            "Its plan is small, so look at what the driver waited for: the catalog or the metastore,"
+            " the listing of files, or the first use of classes in a new session."
+        )
     many = "" if len(slow) == 1 else f", and {counted(len(slow) - 1, 'other')} take long, too"
     yield time.finding(
         "planning",
@@ -78,10 +93,7 @@ def planning(time: DriverTime) -> Iterator[Finding]:
         f" {duration(of[longest])} to plan{many}: executors wait {duration(total)}"
         f" ({percent(total / time.length)} of the run) longer for plans than usual. Its plan has"
         f" {counted(size.nodes, 'node')} and at least {counted(size.expressions, 'expression')}.",
-        "Make the plan smaller: add columns with one `select` instead of many `withColumn`, cut"
-        " long chains of transformations with `localCheckpoint()` or by writing a table, and read"
-        " fewer columns and partitions. Set `spark.sql.adaptive.enabled=false` if most of it lies"
-        " between the jobs of the execution.",
+        advice,
         place=Place(execution=longest),
         evidence=(
             Evidence(name="planning", value=of[longest] / 1_000, unit="s"),

@@ -8,6 +8,7 @@ result); of tiny tasks, all that does not grow with the bytes that they read, by
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, inf
@@ -48,6 +49,10 @@ MERGED = 2
 """Tasks for each core, after tiny ones are merged."""
 
 _SETTINGS = "spark.sql.shuffle.partitions"
+_OF_SCHEMAS = re.compile(
+    r"parallelize > mapPartitions(?: \((?:load|orc|parquet|sql|table|createOrReplaceTempView) at .*\))?"
+)
+"""Matches names of stages in which Spark reads the schemas of files, for a program that opens them."""
 
 
 def too_few(case: Case) -> Iterator[Finding]:
@@ -55,8 +60,8 @@ def too_few(case: Case) -> Iterator[Finding]:
 
     Silent: in streams that wait between their batches; if tasks are short or uneven (which is skew),
     or failed; in later attempts of a stage, which run what is missing; if other stages run at the
-    same time; if a stage has at least as many tasks as there are cores, and the cores are busy for
-    most of its time.
+    same time; if Spark decides on the number of tasks, as where it reads schemas; if a stage has at
+    least as many tasks as there are cores, and the cores are busy for most of its time.
     """
     for family in case.families:
         if waits(case, family):
@@ -77,6 +82,10 @@ def split(case: Case, key: StageKey) -> Durations | None:
     if key[1] or not len(good) or float(np.median(good)) < LONG_MS:
         return None
     if good.max() > EVEN * np.median(good) or (len(good) >= cores and busy(case, key) >= BUSY):
+        return None
+    stage = case.app.stages.get(key)
+    if stage is not None and _OF_SCHEMAS.fullmatch(stage.name):
+        # Spark decides on their number, and most of their time is the first use of classes.
         return None
     if len(good) < len(case.durations(key)) or not alone(case, key):
         # What failed and was done again kept cores idle, or occupied them; so do other stages.

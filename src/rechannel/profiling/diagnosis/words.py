@@ -62,5 +62,5 @@ def short(text: str) -> str:
 
 
 def _with(what: str, called: str) -> str:
-    plain = called.partition("<br")[0]
+    plain = called.partition("<br")[0].rstrip().removesuffix(":")
     return f"{what} ({short(plain)})" if plain.split() else what

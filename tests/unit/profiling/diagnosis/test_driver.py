@@ -198,6 +198,9 @@ def test_planning_that_takes_long():
     assert "SQL execution 1 (query 1) takes 8 s to plan" in finding.text
     assert "1,000 expressions" in finding.text
     assert found(on_driver, planned(900, wide)) == {}
+    assert "Make the plan smaller" in finding.advice
+    small = found(on_driver, planned(8_000, node("ShowNamespaces", "ShowNamespaces")))["planning"]
+    assert small.advice.startswith("Its plan is small")
 
 
 def test_the_first_execution_takes_long_to_plan_because_classes_are_compiled():

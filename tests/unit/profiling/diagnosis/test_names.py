@@ -24,6 +24,10 @@ def test_long_names_are_cut():
     assert short(f"sum (a) {'x' * 60}") == f"sum (a) {'x' * 49}..."
     assert short(f"f ({'x' * 60})") == f"f ({'x' * 54}..."
     assert short("a\n" * 40) == f"{'a ' * 28}a..."
+    listed = "Listing leaf files and directories for 40 paths:<br/>a, ..."
+    assert execution_name(execution(7, 0, 1, description=listed)) == (
+        "SQL execution 7 (Listing leaf files and directories for 40 paths)"
+    )
     assert execution_name(execution(7, 0, 1, description=" ")) == "SQL execution 7"
 
 

@@ -46,6 +46,14 @@ def test_a_last_wave_of_one_task():
     assert found.seconds == pytest.approx(3, abs=0.1)
 
 
+@pytest.mark.parametrize(
+    ("site", "count"), [("", 0), (" (parquet at <console>:23)", 0), (" (collect at job.py:1)", 1)]
+)
+def test_spark_decides_how_many_tasks_read_schemas(site, count):
+    stage = Made(tasks=times(1, 9_000), name=f"parallelize > mapPartitions{site}")
+    assert len(list(too_few(case_of([stage])))) == count
+
+
 def test_few_tasks_for_which_dynamic_allocation_keeps_few_executors():
     def found(ms, dynamic):
         settings = {"spark.dynamicAllocation.enabled": dynamic}
