@@ -12,8 +12,8 @@ from rechannel.profiling.spark.task_events import Metrics, TaskEnd, TaskInfo, Ta
 
 LATEST = 1 << 43
 """Latest time that a log may contain, ms: the year 2248."""
-MOST_RUNNING = 1 << 20
-"""Attempts without an end that are held: the oldest is dropped for one more."""
+MOST_RUNNING = 1 << 18
+"""Attempts without an end that are held, about 450 bytes each: the oldest is dropped for one more."""
 COPIES = 100_000
 """Speculative copies that are remembered, so that the attempt that they beat is known as beaten."""
 CLASSES = 100

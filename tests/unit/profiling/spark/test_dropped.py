@@ -9,7 +9,7 @@ from rechannel.profiling.reading import open_file
 from rechannel.profiling.spark.driver import STARTING
 from rechannel.profiling.spark.log import SparkLog
 from rechannel.profiling.spark.trace import spark_trace
-from tests.unit.profiling.logs import START, line, small
+from tests.unit.profiling.logs import START, info, line, small
 from tests.unit.profiling.spark.test_facts import job, job_end
 from tests.unit.profiling.spark.test_log import spans
 from tests.unit.profiling.spark.test_plans import node, sql
@@ -41,6 +41,18 @@ def lengths(lines):
         int(row["number"]): (int(row["finish"] - row["launch"]) // MS, bool(row["good"]))
         for row in rows
     }
+
+
+def test_of_very_many_tasks_without_an_end_the_newest_are_held(monkeypatch):
+    monkeypatch.setattr("rechannel.profiling.spark.attempts.MOST_RUNNING", 3)
+    begun = [
+        line("TaskStart", **{"Stage ID": 0, "Task Info": info(number, "1", 600)})
+        for number in range(10, 15)
+    ]
+    log = SparkLog().read([*small()[:-1], *begun, small()[-1]])
+    tasks = log.finish()
+    assert {12, 13, 14} == set(tasks.meeting(*tasks.span)["number"].tolist()) - {0, 1, 2}
+    assert log.open_tasks == 5
 
 
 FIRST_TASK = (b"TaskEnd", b'"Task ID":0')
