@@ -19,6 +19,8 @@ SUMMARIES = {
     "channels": ("worker", "peer"),
 }
 """Titles, and the columns that name their rows."""
+MOSTLY = 0.9
+"""Share of its length in which an application did something, if gains may as well be shares of all of it."""
 
 
 def summaries(made: Analysis, top: int) -> dict[str, pl.DataFrame]:
@@ -42,10 +44,19 @@ def about(made: Analysis) -> str:
     if not len(windows):
         return f"no windows; {made.pieces.source.about}"
     begin, end = windows["start"].to_list(), windows["end"].to_list()
+    length = (max(end) - min(begin)) / NS
     return (
-        f"{seconds((max(end) - min(begin)) / NS)} in {counted(len(windows), 'window')};"
-        f" {made.pieces.source.about}"
+        f"{seconds(length)} in {counted(len(windows), 'window')};"
+        f" {made.pieces.source.about}{_basis(made, length)}"
     )
+
+
+def _basis(made: Analysis, length: float) -> str:
+    """Return what gains are shares of, if much of the length was idle. length: s."""
+    whole = [each.seconds / each.gain for each in made.findings if each.gain and each.seconds]
+    if max(whole, default=length) >= MOSTLY * length:
+        return ""
+    return f"; gains are shares of the {seconds(max(whole))} in which it was not idle"
 
 
 def finding_record(found: Finding) -> dict[str, Any]:
