@@ -130,7 +130,7 @@ class SparkLog:
             settings=told.settings,
             executors=lost_at_the_end(told.executors.values(), self.over),
             jobs=timed_jobs(told.jobs, told.attempts),
-            stages=whole_stages(told.attempts),
+            stages=told.attempts,
             executions=told.sql.known,
             batches=with_intervals(told.batches),
             streams=told.streams,
@@ -182,6 +182,7 @@ class SparkLog:
             self.attempts.finish(self.end, self.removed, completed(self.told.attempts.values()))
             self._begin_with_first_job()
             self.told.executors = believed(self.executors, self.tasks)
+            self._name_stages()
         return self.tasks.close()
 
     def _leave_out_far(self) -> None:
@@ -203,6 +204,15 @@ class SparkLog:
         self.end = min(self.end, last)
         if self.ended and not first <= self.over <= last:
             self.over = self.end
+
+    def _name_stages(self) -> None:
+        """Give attempts of a stage that did not end the nodes of one that did."""
+        told = self.told
+        told.attempts = whole_stages(told.attempts)
+        told.stages = {
+            number: told.attempts.get((number, stage.attempt), stage)
+            for number, stage in told.stages.items()
+        }
 
     def _begin_with_first_job(self) -> None:
         """Begin with what the log has, if it lacks the first jobs: Spark compacted it, or it was cut."""

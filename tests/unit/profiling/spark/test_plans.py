@@ -4,7 +4,8 @@ import pytest
 
 from rechannel.profiling.spark.log import SparkLog
 from rechannel.profiling.spark.plans import python_functions
-from tests.unit.profiling.logs import line, small, stage_info
+from rechannel.profiling.spark.trace import spark_trace
+from tests.unit.profiling.logs import info, line, metrics, small, stage_info, task_end
 
 SQL = "org.apache.spark.sql.execution.ui."
 
@@ -194,3 +195,13 @@ def test_calls_that_do_not_end_are_looked_at_once():
     assert python_functions("BatchEvalPython [f(a#1)) g(b#2)#3]") == ["g"]
     # The name of a node is short.
     assert python_functions("Python" * 100 + " f(a#1)#2") == []
+
+
+def test_a_stage_that_runs_again_keeps_its_name():
+    start = sql("SQLExecutionStart", executionId=0, sparkPlanInfo=node("Sort", counts=[1]))
+    again = {**stage_info(5, scope="WholeStageCodegen (9)"), "Stage Attempt ID": 1}
+    lines = [start, done(5, [1]), line("StageSubmitted", **{"Stage Info": again})]
+    ran = task_end(5, info(1, "1", 10, 20), metrics(5))
+    log = SparkLog(strict=True).read([*small()[:2], *lines, ran])
+    assert list(spark_trace(log).names.operators) == ["Sort"]
+    assert {stage.name for stage in log.facts().stages.values()} == {"Sort"}
