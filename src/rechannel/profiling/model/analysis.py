@@ -48,13 +48,13 @@ class Analysis:
 
     def __str__(self) -> str:
         """Return the findings, one per line."""
-        lines = [f"{self.title}: {len(self.profile.windows):,} windows"]
+        lines = [f"{self.title}: {counted(len(self.profile.windows), 'window')}"]
         lines += [f"- {finding.text}" for finding in self.findings]
         return "\n".join(lines if self.findings else [*lines, "Nothing stands out."])
 
     def __repr__(self) -> str:
-        windows, found = len(self.profile.windows), len(self.findings)
-        return f"<Analysis of {self.title!r}: {windows:,} windows, {found} findings>"
+        windows = counted(len(self.profile.windows), "window")
+        return f"<Analysis of {self.title!r}: {windows}, {counted(len(self.findings), 'finding')}>"
 
     def _repr_html_(self) -> str | None:
         """Return the page for a notebook; None if nothing makes it, so that text is shown."""

@@ -42,6 +42,7 @@ from rechannel.profiling.model.trace import (
     Times,
     Trace,
 )
+from rechannel.profiling.model.words import counted
 from rechannel.profiling.spark.application import Stage
 from rechannel.profiling.spark.cores import PlacedTasks, place_tasks
 from rechannel.profiling.spark.driver import COLLECTING, DRIVER_KINDS, NEVER, driver_timeline
@@ -86,7 +87,8 @@ class SparkTrace:
     @property
     def about(self) -> str:
         """The size of the trace, in words."""
-        return f"{len(self.names.workers)} workers, {len(self.placed.tasks):,} tasks"
+        tasks = counted(len(self.placed.tasks), "task")
+        return f"{counted(len(self.names.workers), 'worker')}, {tasks}"
 
     def before(self, times: Times) -> npt.NDArray[np.float64]:
         """Estimate how many activities and messages lie before each of some times."""

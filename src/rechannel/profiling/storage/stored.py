@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rechannel.profiling.model.trace import Activities, Messages, Names, Times, Trace
+from rechannel.profiling.model.words import counted
 from rechannel.profiling.storage.blocks import RowBlocks, Rows
 
 ACTIVITY = np.dtype(
@@ -87,7 +88,8 @@ class StoredTrace:
     @property
     def about(self) -> str:
         """The size of the trace, in words."""
-        return f"{len(self.names.workers)} workers, {len(self.did):,} activities, {len(self.went):,} messages"
+        did = counted(len(self.did), "activity", "activities")
+        return f"{counted(len(self.names.workers), 'worker')}, {did}, {counted(len(self.went), 'message')}"
 
     def before(self, times: Times) -> npt.NDArray[np.float64]:
         """Estimate how many rows lie before each of some times."""

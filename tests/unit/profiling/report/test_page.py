@@ -105,7 +105,7 @@ def test_what_a_profile_returns_shows_itself(tmp_path):
     assert found._repr_html_().startswith("<iframe")
     assert (
         repr(found)
-        == f"<Analysis of 'small, Spark 4.3.0': 1 windows, {len(found.findings)} findings>"
+        == f"<Analysis of 'small, Spark 4.3.0': 1 window, {len(found.findings)} findings>"
     )
     assert str(found).splitlines()[1] == f"- {found.findings[0].text}"
     assert replace(found, page=None)._repr_html_() is None
