@@ -21,7 +21,7 @@ import polars as pl
 from rechannel.profiling.model.analysis import Analysis
 from rechannel.profiling.model.finding import Evidence, Finding, gained
 from rechannel.profiling.model.trace import NS
-from rechannel.profiling.model.words import counted, size
+from rechannel.profiling.model.words import counted, seconds, size
 from rechannel.profiling.report.page_data import PAGE, PageLimits, page_data
 from rechannel.profiling.report.record import SUMMARIES, about, summaries
 from rechannel.profiling.threads import in_threads
@@ -137,6 +137,8 @@ def _figure(each: Evidence) -> str:
         return f"{each.value:,.3g} %"
     if each.unit == "B":
         return size(each.value)
+    if each.unit == "s":
+        return seconds(each.value)
     value = f"{each.value:,.0f}" if each.value == round(each.value) else f"{each.value:,.3g}"
     return escape(f"{value} {each.unit}".rstrip())
 

@@ -29,6 +29,7 @@ SKEW = Finding(
     place=Place(stage=1),
     evidence=(
         Evidence(name="longest task", value=31.25, unit="s"),
+        Evidence(name="median of the others", value=0.937, unit="s"),
         Evidence(name="spilled", value=3 << 30, unit="B"),
         Evidence(name="tasks", value=200),
         Evidence(name="share", value=62.5, unit="%"),
@@ -68,6 +69,7 @@ def test_findings_are_text(text):
         "gain: 42 % of the run, 12.5 s",
         "certain",
         "31.2 s",
+        "median of the others: 937 ms",
         "3.0 GiB",
         "tasks: 200",
         "62.5 %",
