@@ -72,6 +72,7 @@ class SparkLog:
     first_job: int = 0
     """The first job that the log has, if those before it are missing."""
     finished: bool = False
+    """Whether `finish` was called."""
 
     @property
     def tasks(self) -> TaskRows:
@@ -166,8 +167,9 @@ class SparkLog:
         return self
 
     def finish(self) -> RowBlocks:
-        """Return all tasks. Those without an end last until the end of the log, or of their
-        executor. What lies far away from everything else is left out: see `times.py`.
+        """Return all tasks, and close the facts: ends that the log lacks are completed (`dropped.py`),
+        and what lies far away from everything else is left out (`times.py`). Lines that are read
+        later do not count.
         """
         if not self.finished:
             self.finished = True
