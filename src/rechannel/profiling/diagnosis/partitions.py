@@ -195,7 +195,7 @@ def _cut(case: Case, stage: Stage | None, tasks: int, cores: float, *, streams: 
     if "Scan" in nodes:
         return (
             f"Lower `spark.sql.files.maxPartitionBytes`, or repartition after reading, for at least {target} tasks;"
-            " a compressed file that cannot be split has to be written as several."
+            " a compressed text file, or a Parquet file of one row group, has to be written as several."
         )
     if "Exchange" in nodes:
         return (
