@@ -115,7 +115,7 @@ def commit(time: DriverTime) -> Iterator[Finding]:
     yield time.finding(
         "commit",
         total,
-        f"After their last task, {counted(len(slow), 'SQL execution')} that write need"
+        f"After their last task, writes of {counted(len(slow), 'SQL execution')} need"
         f" {duration(sum(of[number] for number in slow))} to commit,"
         f" {duration(total)} ({percent(total / time.length)} of the run) more than usual. The"
         f" slowest is {execution_of(app, longest)} with {duration(of[longest])}.",

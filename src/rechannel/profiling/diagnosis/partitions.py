@@ -3,7 +3,8 @@
 Mended, a stage with too few tasks has its work cut evenly into a multiple of the cores; a stage with
 too many tiny tasks has it merged into twice as many tasks as there are cores. Each task keeps a
 fixed cost: what the log says is not the work itself (deserialisation, scheduling, returning the
-result); of tiny tasks, all that does not grow with the bytes that they read, by linear regression.
+result); of tiny tasks, all that does not grow with the bytes that they read, by linear regression,
+and of those that write a file of a few rows each, all that is not CPU time.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from rechannel.profiling.model.finding import Certainty, Evidence, Finding
 from rechannel.profiling.model.trace import MS
 from rechannel.profiling.model.words import counted, percent
 from rechannel.profiling.spark.application import Stage
+from rechannel.profiling.spark.driver import lists_files
 
 LONG_MS = 500
 """Median of the tasks of a stage that is worth cutting up, ms."""
@@ -47,6 +49,10 @@ MOST_SPLIT = 1 << 12
 """Tasks into which a stage is cut at most: finer ones gain next to nothing."""
 MERGED = 2
 """Tasks for each core, after tiny ones are merged."""
+FEW_ROWS = 100
+"""Rows of a file, at most, that takes longer to create than to fill."""
+_WRITES = ("WriteFiles", "Execute InsertInto")
+"""What the nodes that write files begin with."""
 
 _SETTINGS = "spark.sql.shuffle.partitions"
 _OF_SCHEMAS = re.compile(
@@ -209,7 +215,7 @@ def too_many(case: Case) -> Iterator[Finding]:
     """Find stages of many tiny tasks, most of whose time is what each task costs.
 
     Silent: if the median of the tasks is not below `TINY_MS`; with fewer than `MANY` tasks for each
-    core; if fixed costs are less than `COST` of the tasks' time; if tasks read files.
+    core; if fixed costs are less than `COST` of the tasks' time; if tasks read files, or list them.
     """
     for family in case.families:
         mended = {key: new for key in family.stages if (new := merged(case, key)) is not None}
@@ -229,6 +235,8 @@ class Merged:
     """What each task costs, ms."""
     share: float
     """Share of that in the time of the tiny tasks."""
+    files: bool
+    """Whether each of them creates a file of a few rows."""
 
 
 def merged(case: Case, key: StageKey) -> Merged | None:
@@ -236,14 +244,19 @@ def merged(case: Case, key: StageKey) -> Merged | None:
     good, cores = case.good(key), cores_then(case, key)
     if len(good) < MANY * cores or np.median(good) > TINY_MS or case.sum([key], "in_bytes"):
         return None
-    work = min(_work(case, key), float(np.clip(good - fixed_cost(case, key), 0, None).sum()))
+    number = case.job_of(key)
+    job = None if number is None else case.app.jobs.get(number)
+    if job is not None and lists_files(job):
+        return None
+    work = float(np.clip(good - fixed_cost(case, key), 0, None).sum())
+    work = min(work, _work(case, key), _filling(case, key))
     cost = (float(good.sum()) - work) / len(good)
     share = 1 - work / max(1.0, float(good.sum()))
     if share < COST:
         return None
     count = max(1, round(MERGED * cores))
     tasks = np.full(count, work / count + cost, dtype=np.float32)
-    return Merged(tasks=tasks, cost=cost, share=share)
+    return Merged(tasks=tasks, cost=cost, share=share, files=_filling(case, key) < inf)
 
 
 def _work(case: Case, key: StageKey) -> float:
@@ -263,16 +276,33 @@ def _work(case: Case, key: StageKey) -> float:
     return float(max(0.0, slope + 2 * error) * read.sum())
 
 
+def _filling(case: Case, key: StageKey) -> float:
+    """Return for how long tasks computed that write a file of a few rows each, ms; infinity for others."""
+    stage = case.app.stages.get(key)
+    if (
+        stage is None
+        or stage.functions
+        or not any(each.startswith(_WRITES) for each in stage.nodes)
+    ):
+        return inf
+    rows = case.rows(key)
+    wrote = rows["out_rows"][rows["good"]]
+    if not len(wrote) or not 0 < np.median(wrote) <= FEW_ROWS:
+        return inf
+    return case.sum([key], "cpu") / MS or inf
+
+
 def _many(case: Case, mended: Mapping[StageKey, Merged], gain: Gain) -> Finding:
     key = next(iter(mended))
     good, cores = case.good(key), cores_then(case, key)
     asked = case.app.settings.get(_SETTINGS, "200")
+    file = " and creating a file of a few rows" if mended[key].files else ""
     return Finding(
         cause="too-many-partitions",
         text=(
             f"{called(case, key)}{alike(mended)} has {len(good):,} tasks for {cores:.0f} cores with a median of"
             f" {duration(float(np.median(good)))}: {percent(mended[key].share)} of their time is what starting and"
-            " ending a task costs, not work."
+            f" ending a task{file} costs, not work."
         ),
         advice=(
             f"Use {len(mended[key].tasks)} to {8 * round(cores)} tasks: lower `{_SETTINGS}` ({asked} now), leave"

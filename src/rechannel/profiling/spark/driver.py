@@ -12,7 +12,9 @@ Of the following, the last one that applies counts:
   job, and not in a shell whose first job came before any executor.
 - `collecting results`: after the last job of an execution that does not write, until it ends.
 - `planning`: an execution before its last job begins: analysis, optimisation, code generation, and
-  adaptive planning between jobs. An execution without a job is nothing else.
+  adaptive planning between jobs. An execution without a job is nothing else. Jobs may begin after
+  the end of their execution, when a program asks for one partition after the other: what it does
+  between them is its own.
 - `commit`: after the last job of an execution that writes, until it ends.
 - `broadcast building`: after a job that collects one side of a broadcast join, until the next job
   of that execution: the table is built and sent.
@@ -112,11 +114,7 @@ def driver_timeline(app: Application) -> DriverTimeline:
 def _spans_by_kind(app: Application) -> dict[str, Spans]:
     """Return when the driver does what, ms; later kinds take precedence."""
     jobs = [(job.start, job.end or app.end) for job in app.jobs.values()]
-    listing = [
-        (job.start, job.end or app.end)
-        for job in app.jobs.values()
-        if _LISTING.search(job.description) or _LISTING.search(job.site)
-    ]
+    listing = [(job.start, job.end or app.end) for job in app.jobs.values() if lists_files(job)]
     of_sql = _of_executions(app)
     return {
         IDLE: _idle(app, jobs),
@@ -130,6 +128,11 @@ def _spans_by_kind(app: Application) -> dict[str, Spans]:
         SCHEDULING: jobs,
         LISTING: listing,
     }
+
+
+def lists_files(job: Job) -> bool:
+    """Return whether a job lists the files of a table."""
+    return bool(_LISTING.search(job.description) or _LISTING.search(job.site))
 
 
 def _of_executions(app: Application) -> Mapping[str, Spans]:
@@ -166,7 +169,7 @@ def _of_one(
     if not jobs:
         yield PLANNING, (execution.start, over)
         return
-    yield PLANNING, (execution.start, jobs[-1].start)
+    yield PLANNING, (execution.start, min(jobs[-1].start, over))
     last = max(job.end or over for job in jobs)
     yield COMMIT if execution.writes else COLLECTING, (last, over)
     starts = [job.start for job in jobs]

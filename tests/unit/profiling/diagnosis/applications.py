@@ -18,7 +18,7 @@ from rechannel.profiling.spark.application import (
 )
 from rechannel.profiling.spark.rows import SparkTask, TaskRows
 from rechannel.profiling.spark.sql_events import PlanMetric, PlanNode
-from rechannel.profiling.spark.task_events import Input, Metrics, ShuffleRead, ShuffleWrite
+from rechannel.profiling.spark.task_events import Input, Metrics, Output, ShuffleRead, ShuffleWrite
 
 START = 1_700_000_000_000
 """Unix ms."""
@@ -37,6 +37,9 @@ class Did:
     input: int = 0
     wrote: int = 0
     rows_wrote: int = 0
+    """For a shuffle."""
+    rows_filed: int = 0
+    """To files."""
     gc: int = 0
     cpu: int | None = None
     """ms; all of run, by default."""
@@ -57,6 +60,7 @@ class Did:
             peak=self.peak,
             read=ShuffleRead(local_bytes=self.read, rows=self.rows),
             write=ShuffleWrite(size=self.wrote, rows=self.rows_wrote),
+            output=Output(rows=self.rows_filed),
             input=Input(size=self.input, rows=self.rows if self.input else 0),
         )
 

@@ -130,6 +130,41 @@ def test_thousands_of_tiny_tasks():
     assert found.seconds == pytest.approx(22.4 / 4 - 0.4 - 0.04, abs=0.1)
 
 
+WRITES = ("Exchange rangepartitioning(a#1, 400)", "WriteFiles")
+
+
+def filed(rows: int, details: tuple[str, ...] = WRITES, **more) -> Made:
+    """Hundreds of tasks that wait for the files that they write."""
+    return Made(tasks=times(400, 150, cpu=10, rows_filed=rows), details=details, **more)
+
+
+def test_a_file_of_a_few_rows_from_each_task():
+    (found,) = too_many(case_of([filed(5)]))
+    assert "93 % of their time is what starting and ending a task and creating a file" in found.text
+    # 60 s of tasks, of which 4 s are work, in eight tasks; a task costs 140 ms.
+    assert found.seconds == pytest.approx(60 / 4 - 2 * (4 / 8 + 0.14), abs=0.1)
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        pytest.param(filed(1_000), id="more than a few rows"),
+        pytest.param(filed(5, WRITES[:1]), id="no files"),
+        pytest.param(filed(5, functions=("f",)), id="a Python function"),
+    ],
+)
+def test_tasks_that_may_work_on_what_they_write(stage):
+    assert list(too_many(case_of([stage]))) == []
+
+
+def test_jobs_that_list_files_have_as_many_tasks_as_directories():
+    app = Maker().made([[Made(tasks=times(1_000, 20, run=2))]])
+    (found,) = too_many(Case(app=app))
+    assert found.cause == "too-many-partitions"
+    listing = replace(app.jobs[0], description="Listing leaf files and directories for 1000 paths")
+    assert list(too_many(Case(app=replace(app, jobs={0: listing})))) == []
+
+
 @pytest.mark.parametrize(
     "did",
     [

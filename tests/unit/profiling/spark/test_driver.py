@@ -84,6 +84,20 @@ def test_executions_are_planned_and_their_results_collected():
     ]
 
 
+def test_jobs_may_begin_after_their_execution():
+    """The partitions of `toLocalIterator` are jobs of their own."""
+    jobs = [job(0, 150, 200, execution=7), job(1, 230, 300, execution=7)]
+    assert timeline(jobs=jobs, executions=[execution(7, 100, 140)]) == [
+        ("driver program", 0, 100),
+        ("planning", 100, 140),
+        ("driver program", 140, 150),
+        ("scheduling", 150, 200),
+        ("driver program", 200, 230),
+        ("scheduling", 230, 300),
+        ("driver program", 300, END),
+    ]
+
+
 def test_an_execution_that_writes_commits():
     jobs = [job(0, 150, 200, execution=7)]
     found = timeline(jobs=jobs, executions=[execution(7, 100, 320, writes=True)])

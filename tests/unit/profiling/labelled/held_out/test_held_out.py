@@ -20,8 +20,6 @@ from tests.unit.profiling.labelled.labels import HEALTHY, LABELS
 LARGEST = 100_000
 ALTOGETHER = 400_000
 MISSED = {
-    "rows-one-by-one": "every partition is a job of its own",
-    "totals-of-sensors": "each of many tasks writes a tiny file",
     "orders-that-pile-up": "the source does not report what it has not read yet",
     "star-of-many-tables": "planning is divided into many short parts",
 }
