@@ -1,0 +1,1 @@
+"""Policies: what they see, what they advise, and how often they may."""
