@@ -10,11 +10,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from rechannel.scaling.model.rates import Reports
+from rechannel.scaling.model.rates import Floats, Reports
 from rechannel.scaling.model.topology import Topology
 
 Memory: TypeAlias = Any
 """What a policy remembers: None at first, then whatever frozen value it returned last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tasks:
+    """What the tasks of an operator received and took, in all timesteps of a window, in any order."""
+
+    rows: Floats
+    """Rows of each task, shape (tasks,)."""
+    ms: Floats
+    """Milliseconds that it ran, shape (tasks,)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +38,14 @@ class Activity:
     """Records that wait in the input of each instance at the end of the window."""
     queued_before: tuple[float, ...] = ()
     """The same at its beginning."""
+    tasks: Tasks | None = None
+    """Of a micro-batch engine: its tasks one by one."""
+    heaviest_bin: float | None = None
+    """Share of the operator's rows that its heaviest bin received; None = not measured."""
+    heaviest_key: float | None = None
+    """Share of the operator's rows that its heaviest key received; None = not measured."""
+    most_tasks: int | None = None
+    """Into how many tasks it can be divided at most: its bins; None = any number."""
 
     def busy(self, window_s: float) -> float:
         """Return the share of a window for which the busiest instance was useful."""
@@ -63,6 +81,12 @@ class Cores:
     """Between timesteps."""
     durations_ms: tuple[float, ...] = ()
     """What the timesteps of the window took."""
+    in_flight: int = 1
+    """Timesteps that may run at the same time."""
+    driver_ms: float = 0.0
+    """What the driver needs for a timestep, tasks apart."""
+    launch_ms: float = 0.0
+    """What the driver needs to start one task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +129,8 @@ class Advice:
     low: Mapping[str, int] = field(default_factory=dict)
     high: Mapping[str, int] = field(default_factory=dict)
     """The interval of each number, where the policy knows one."""
+    remedies: Mapping[str, str] = field(default_factory=dict)
+    """By operator whose rows are skewed, the change that helps it: "rebalance", "split" or "spread"."""
 
 
 @runtime_checkable
