@@ -48,7 +48,7 @@ class TaskCost:
     """Standard deviation of the rows of the tasks over their mean: how well the two parts can be told apart."""
 
     def ms(self, rows: float) -> float:
-        """Return what a task over so many rows takes."""
+        """Return what a task over a number of rows takes."""
         return self.fixed_ms + self.row_ms * rows
 
     @property

@@ -15,8 +15,8 @@ the assumption that instances are equal.
 What the paper leaves open:
 
 - A target of 0 needs one instance.
-- An operator without a rate (nothing has reached it yet) stays as it is; what it will emit is not known, so operators
-  downstream of it get no fewer instances than they have.
+- An operator without a rate (nothing has reached it yet) keeps what it has; what it will emit is not known, so
+  operators downstream of it get no fewer instances than they have.
 """
 
 from __future__ import annotations
@@ -88,6 +88,26 @@ def optimal_parallelism(
         known = all(need.known for need, _, _ in sent)
         needs[name] = _need(name, rates[name], target, utilisation, known=known)
     return needs
+
+
+def targets_of(
+    topology: Topology,
+    ratios: Mapping[tuple[str, str], float],
+    source_rates: Mapping[str, float],
+) -> dict[str, float]:
+    """Return what will reach every operator, records per second; of a source, its own rate.
+
+    ratios: by edge (producer, consumer), records sent per record received, or of a source per record emitted.
+    """
+    targets: dict[str, float] = {}
+    for name in topology.operators:
+        inputs = topology.inputs[name]
+        targets[name] = (
+            sum(targets[each] * ratios[each, name] for each in inputs)
+            if inputs
+            else source_rates[name]
+        )
+    return targets
 
 
 def _source(name: str, rates: Rates | None, source_rates: Mapping[str, float]) -> Need:

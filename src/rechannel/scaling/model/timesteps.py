@@ -121,7 +121,7 @@ def fit(turns: Mapping[str, Turn], pace: Pace, cores: int) -> Fit:
 
 
 def fit_of(turns: Mapping[str, Turn], pace: Pace, cores: int, tasks: Mapping[str, int]) -> Fit:
-    """Return what a number of cores does with so many tasks of each operator."""
+    """Return what a number of cores does with given tasks of each operator."""
     took = {name: turn_ms(turn, pace, tasks[name], cores) for name, turn in turns.items()}
     rows = pace.interval_ms / 1e3
     work = sum(

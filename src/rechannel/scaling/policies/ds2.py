@@ -39,7 +39,8 @@ class Ds2:
             for name, need in needs.items()
             if name in rates and seen.topology.inputs[name]
         }
-        if all(wanted[name] == seen.parallelism[name] for name in wanted):
+        present = seen.parallelism
+        if all(wanted[name] == present[name] for name in wanted):
             return None, memory
         return _advice(wanted, needs, rates), memory
 

@@ -119,13 +119,13 @@ class Advice:
     """What a policy would have."""
 
     parallelism: Mapping[str, int] = field(default_factory=dict)
-    """Instances by operator; operators that are absent stay as they are."""
+    """Instances by operator; operators that are absent keep what they have."""
     executors: int | None = None
     """None: as many as there are."""
     reason: str = ""
     """A sentence for people: what was measured, and what follows from it."""
     evidence: Mapping[str, Any] = field(default_factory=dict)
-    """The figures behind it, as JSON can hold them."""
+    """The figures that led to it, as JSON can hold them."""
     low: Mapping[str, int] = field(default_factory=dict)
     high: Mapping[str, int] = field(default_factory=dict)
     """The interval of each number, where the policy knows one."""

@@ -1,0 +1,133 @@
+"""What the policy for timesteps found, as values and in words: advice, evidence, and a sentence. See `timesteps.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rechannel.scaling.model.cores import Turns
+from rechannel.scaling.model.fits import ESTIMATE, FLAT, STEEP, Costs
+from rechannel.scaling.model.rates import Floats
+from rechannel.scaling.model.timesteps import Pace
+from rechannel.scaling.policies.policy import Advice, Cores, Seen
+from rechannel.scaling.policies.skew import Skew
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Answer:
+    """What the evaluation found, before it is put into words. Arrays are by operator."""
+
+    operators: tuple[str, ...]
+    turns: Turns
+    """For the costs as fitted and both ends, shape (3, operators)."""
+    pace: Pace
+    costs: Costs
+    skews: Mapping[str, Skew]
+    targets: Mapping[str, float]
+    offset: float
+    needed: tuple[int, int, int]
+    """Cores: as fitted, and at both ends."""
+    without_remedies: int
+    """Cores that would be needed with the skew as it is now."""
+    keeps: bool
+    slots: int
+    """Cores of the executors that are advised."""
+    tasks: Floats
+    """Shape (3, operators)."""
+
+
+def executors_of(cores: int, present: Cores) -> int:
+    """Return the executors with at least a number of cores."""
+    return -(-cores // present.cores_per_executor)
+
+
+def advice_of(seen: Seen, cores: Cores, answer: Answer) -> Advice | None:
+    """Return the answer as advice; None if it is what there is, and nothing is skewed."""
+    each = [executors_of(needed, cores) for needed in answer.needed]
+    remedies = {name: s.remedy for name, s in answer.skews.items() if s.remedy is not None}
+    own = [p for p, n in enumerate(answer.operators) if seen.topology.inputs[n]]
+    known = [p for p in own if answer.costs.known[p]]
+    tasks = {answer.operators[p]: int(answer.tasks[ESTIMATE, p]) for p in known}
+    present = seen.parallelism
+    changed = {n: count for n, count in tasks.items() if count != present[n]}
+    if not changed and each[ESTIMATE] == cores.executors and not remedies:
+        return None
+    ends = np.sort(answer.tasks, axis=0).astype(int)
+    low = {answer.operators[p]: int(ends[0, p]) for p in known}
+    high = {answer.operators[p]: int(ends[-1, p]) for p in known}
+    evidence = evidence_of(answer)
+    return Advice(
+        parallelism=tasks,
+        executors=each[ESTIMATE],
+        reason=_reason(cores, answer, evidence, each[ESTIMATE]),
+        evidence=evidence | {"executors": {"low": min(each), "high": max(each)}},
+        low=low,
+        high=high,
+        remedies=remedies,
+    )
+
+
+def evidence_of(answer: Answer) -> dict[str, Any]:
+    """Return the figures of an answer, as JSON can hold them."""
+    turns, pace, names = answer.turns, answer.pace, answer.operators
+    slots = np.full((1, 1), float(answer.slots))
+    took = turns.took(pace, answer.tasks, slots)
+    longest, whole, work = (s[ESTIMATE] for s in turns.shares(pace, answer.tasks, slots))
+    used = {names[int(took[ESTIMATE].argmax())]: longest, "timestep": whole, "cores": work}
+    binds = max(used, key=lambda name: used[name])
+    hangs_on = names[int(np.abs(took[FLAT] - took[STEEP]).argmax())]
+    operators = {
+        name: {
+            "target_per_s": answer.targets[name],
+            "fixed_ms": float(turns.fixed_ms[ESTIMATE, place]),
+            "row_ms": float(turns.row_ms[ESTIMATE, place]),
+            "turn_ms": float(took[ESTIMATE, place]),
+            "turn_ms_ends": sorted([float(took[FLAT, place]), float(took[STEEP, place])]),
+            "heaviest": answer.skews[name].heaviest,
+            "heaviest_after": answer.skews[name].remains,
+            "samples": int(answer.costs.samples[place]),
+        }
+        for place, name in enumerate(names)
+    }
+    return {
+        "cores": answer.needed[ESTIMATE],
+        "cores_low": min(answer.needed),
+        "cores_high": max(answer.needed),
+        "cores_without_remedies": answer.without_remedies,
+        "keeps": answer.keeps,
+        "binds": binds,
+        "used": float(used[binds]),
+        "hangs_on": hangs_on,
+        "offset": answer.offset,
+        "timestep_ms": float(pace.driver_ms + took[ESTIMATE].sum()),
+        "operators": operators,
+    }
+
+
+def _reason(cores: Cores, answer: Answer, evidence: Mapping[str, Any], executors: int) -> str:
+    binds, low, high = evidence["binds"], evidence["cores_low"], evidence["cores_high"]
+    what = {"timestep": "the whole timestep binds", "cores": "the work on all cores binds"}
+    between = f"{low}" if low == high else f"{low} to {high}"
+    share = f"{answer.pace.utilisation:.0%}"
+    if not answer.keeps:
+        begin = (
+            f"no number of cores keeps an interval of {cores.interval_ms:g} ms at {share}; beyond"
+            f" {evidence['cores']} hardly anything is gained: lengthen the interval"
+        )
+    else:
+        begin = (
+            f"{evidence['cores']} cores ({between}) keep an interval of {cores.interval_ms:g} ms at {share}:"
+            f" {executors} executors of {cores.cores_per_executor}"
+        )
+    skewed = "".join(
+        f"; the heaviest task of {name!r} has {each.heaviest:.1f} times the mean: {each.remedy}"
+        for name, each in answer.skews.items()
+        if each.remedy is not None
+    )
+    return (
+        f"{begin}; {what.get(binds, f'the turn of {binds!r} binds')}, and most hangs on what"
+        f" tasks of {evidence['hangs_on']!r} cost{skewed}"
+    )

@@ -1,0 +1,119 @@
+"""The tasks of the last windows, compressed to a few points per operator, so that a fit of all of them is cheap. Pure.
+
+Of one window, up to 96 tasks of an operator are taken, at equal distances in the order in which they were reported,
+and sorted by their rows. Six groups of neighbours become one point each: the mean rows and mean milliseconds of the
+middle half of the group, by milliseconds. Tasks that were slow for another reason are thus left out before they are
+averaged; and as both means are those of the same tasks, the points of a straight line lie on it. Up to six tasks are
+points themselves. The points of the last six windows are kept, in a ring.
+
+Windows from before a change of parallelism count like others: they are what tells the fixed part of a task from its
+rows, as the tasks had other numbers of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rechannel.scaling.model.fits import Flags
+from rechannel.scaling.model.rates import Floats
+from rechannel.scaling.policies.policy import Tasks
+
+TAKEN = 96
+GROUPS = 6
+WINDOWS = 6
+SIZE = TAKEN // GROUPS
+FIRST, LAST = SIZE // 4, SIZE - SIZE // 4
+"""The middle half of a group."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Samples:
+    """Points of operators, shape (operators, windows * groups each)."""
+
+    operators: tuple[str, ...]
+    rows: Floats
+    ms: Floats
+    there: Flags
+    """Which points exist."""
+    next: int = 0
+    """The place in the ring that is written next."""
+
+
+def none_of(operators: tuple[str, ...]) -> Samples:
+    """Return samples without a point."""
+    empty = np.zeros((len(operators), WINDOWS * GROUPS))
+    return Samples(operators=operators, rows=empty, ms=empty, there=empty.astype(bool))
+
+
+def added(samples: Samples, tasks: Mapping[str, Tasks]) -> Samples:
+    """Return the samples with one more window, in place of the oldest. Operators without tasks get no points."""
+    rows, ms, there = points([tasks.get(name) for name in samples.operators])
+    at = slice(samples.next * GROUPS, (samples.next + 1) * GROUPS)
+    after = (samples.next + 1) % WINDOWS
+    made = replace(
+        samples,
+        rows=samples.rows.copy(),
+        ms=samples.ms.copy(),
+        there=samples.there.copy(),
+        next=after,
+    )
+    made.rows[:, at], made.ms[:, at], made.there[:, at] = rows, ms, there
+    return made
+
+
+def for_operators(samples: Samples | None, operators: tuple[str, ...]) -> Samples:
+    """Return the samples of these operators; those that are new have none."""
+    if samples is not None and samples.operators == operators:
+        return samples
+    made = none_of(operators)
+    if samples is None:
+        return made
+    rows, ms, there = made.rows.copy(), made.ms.copy(), made.there.copy()
+    for place, name in enumerate(operators):
+        if name in samples.operators:
+            old = samples.operators.index(name)
+            rows[place], ms[place], there[place] = (
+                samples.rows[old],
+                samples.ms[old],
+                samples.there[old],
+            )
+    return replace(made, rows=rows, ms=ms, there=there, next=samples.next)
+
+
+def points(tasks: list[Tasks | None]) -> tuple[Floats, Floats, Flags]:
+    """Return the points of one window: rows, milliseconds and which exist, shape (operators, groups)."""
+    rows, ms = np.zeros((len(tasks), GROUPS)), np.zeros((len(tasks), GROUPS))
+    there = np.zeros((len(tasks), GROUPS), dtype=bool)
+    many = []
+    for place, each in enumerate(tasks):
+        if each is None or not len(each.rows):
+            continue
+        if len(each.rows) > GROUPS:
+            many.append(place)
+            continue
+        count = len(each.rows)
+        rows[place, :count], ms[place, :count], there[place, :count] = each.rows, each.ms, True
+    if many:
+        rows[many], ms[many] = _grouped([of for of in tasks if of and len(of.rows) > GROUPS])
+        there[many] = True
+    return rows, ms, there
+
+
+def _grouped(tasks: list[Tasks]) -> tuple[Floats, Floats]:
+    """Return the rows and milliseconds of the groups of operators with many tasks."""
+    steps = np.arange(SIZE * GROUPS)
+    taken = [steps * len(of.rows) // len(steps) for of in tasks]
+    rows = np.stack([of.rows[at] for of, at in zip(tasks, taken, strict=True)])
+    ms = np.stack([of.ms[at] for of, at in zip(tasks, taken, strict=True)])
+    order = rows.argsort(axis=1, kind="stable")
+    shape = (len(tasks), GROUPS, SIZE)
+    rows = np.take_along_axis(rows, order, axis=1).reshape(shape)
+    ms = np.take_along_axis(ms, order, axis=1).reshape(shape)
+    order = ms.argsort(axis=2)[:, :, FIRST:LAST]
+    return (
+        np.take_along_axis(rows, order, axis=2).mean(axis=2),
+        np.take_along_axis(ms, order, axis=2).mean(axis=2),
+    )

@@ -1,0 +1,243 @@
+"""DS2 for a micro-batch engine: from the tasks of the last windows to executors, and tasks per operator. Pure.
+
+One evaluation:
+
+1. The tasks of the window join the samples (`samples.py`), and a line through them says for each operator what is fixed
+   and what is per row (`model/fits.py`).
+2. What arrives, plus the backlog over the catch-up time, travels downstream by the measured selectivities: DS2's
+   targets.
+3. Timesteps take longer than the model says, for reasons that no task reports. The median over the last windows of
+   measured over predicted time multiplies all costs: DS2's correction by target over achieved rate.
+4. The least cores keep the interval at the utilisation (`model/cores.py`), for the costs as fitted and for both ends of
+   their interval: these are the ends of the answer's interval. Cores are rounded up to executors.
+5. On those cores, each operator gets the tasks of its shortest turn. It keeps those that it has if its turn is hardly
+   longer with them.
+
+Operators of which no task was seen keep their tasks, and the stream its executors at least.
+
+Skewed rows are an argument for another change than more tasks (`skew.py`); the answer is for the time after it, and
+says what would be needed without. The evidence names what binds, and what the answer hangs on: the operator whose
+turn differs most between the ends.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from rechannel.errors import RefusedError
+from rechannel.scaling.model.cores import Turns, least_cores_each
+from rechannel.scaling.model.fits import ESTIMATE, FLAT, STEEP, Costs, task_costs
+from rechannel.scaling.model.optimal import targets_of
+from rechannel.scaling.model.rates import ALL, Floats
+from rechannel.scaling.model.timesteps import Pace
+from rechannel.scaling.policies.answers import Answer, advice_of, executors_of
+from rechannel.scaling.policies.policy import Activity, Advice, Cores, Memory, Seen
+from rechannel.scaling.policies.samples import WINDOWS, Samples, added, for_operators
+from rechannel.scaling.policies.skew import heaviest, skew
+
+MOST_TASKS = 1e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """What is remembered from one window to the next."""
+
+    samples: Samples
+    ratios: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """Selectivities of edges (producer, consumer), as last measured."""
+    offsets: tuple[float, ...] = ()
+    """Measured over predicted time of timesteps, of the last windows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimestepDs2:
+    """The cores that keep the interval, and the tasks with which timesteps are shortest on them."""
+
+    utilisation: float = 0.8
+    """Share of the interval that may be used."""
+    catch_up_s: float | None = 120.0
+    """Seconds within which a backlog is to be worked off; None = backlogs do not count."""
+    most_cores: int = 10_000
+    gain: float = 0.05
+    """By which share a turn must become shorter for its tasks to be changed."""
+    most_offset: float = 2.0
+    """Largest correction for time that no task reports; 1 = none."""
+
+    def __post_init__(self) -> None:
+        """Check the settings. Raises RefusedError."""
+        if not 0 < self.utilisation <= 1 or (self.catch_up_s is not None and self.catch_up_s <= 0):
+            raise RefusedError(f"{self}: give 0 < utilisation <= 1 and a catch-up time above 0")
+        if self.most_cores < 1 or self.gain < 0 or self.most_offset < 1:
+            raise RefusedError(f"{self}: give cores and an offset of at least 1, and a gain >= 0")
+
+    def decide(self, seen: Seen, memory: Memory) -> tuple[Advice | None, Memory]:
+        """Return executors and tasks; None if all is well. Raises RefusedError for an engine without timesteps."""
+        if seen.cores is None or seen.cores.interval_ms <= 0:
+            msg = "this policy is for timesteps: give the cores of the engine and its interval"
+            raise RefusedError(msg)
+        state = learned(seen, memory)
+        answer, state = self._answer(seen, seen.cores, state)
+        if answer is None:
+            return None, state
+        return advice_of(seen, seen.cores, answer), state
+
+    def _answer(self, seen: Seen, cores: Cores, state: Learned) -> tuple[Answer | None, Learned]:
+        """Return what is needed; None as long as no task was seen."""
+        costs = task_costs(state.samples.rows, state.samples.ms, state.samples.there)
+        names = state.samples.operators
+        if not costs.known.any():
+            return None, state
+        pace = Pace(
+            interval_ms=cores.interval_ms,
+            utilisation=self.utilisation,
+            in_flight=cores.in_flight,
+            driver_ms=cores.driver_ms,
+            launch_ms=cores.launch_ms,
+        )
+        active = [seen.activities[name] for name in names]
+        times = np.array([heaviest(each) for each in active])
+        offsets = self._offsets(cores, costs, pace, times, active, state.offsets)
+        state = replace(state, offsets=offsets)
+        offset = statistics.median(offsets) if offsets else 1.0
+        targets = self.targets(seen, state)
+        now = _turns(
+            costs, offset, times, active, np.array([targets[name] for name in names]), pace
+        )
+        work = (now.rows * now.row_ms)[ESTIMATE].tolist()
+        skews = [
+            skew(each, float(times[place]), work[place], pace.room_ms)
+            for place, each in enumerate(active)
+        ]
+        after = np.broadcast_to(np.array([each.remains for each in skews]), now.heaviest.shape)
+        turns = replace(now, heaviest=after)
+        needed, keeps = least_cores_each(turns, pace, most=self.most_cores)
+        without = int(needed[ESTIMATE])
+        if any(each.remedy for each in skews):
+            without = int(least_cores_each(now, pace, most=self.most_cores)[0][ESTIMATE])
+        if not costs.known.all():
+            needed = np.maximum(needed, cores.executors * cores.cores_per_executor)
+        slots = executors_of(int(needed[ESTIMATE]), cores) * cores.cores_per_executor
+        answer = Answer(
+            operators=names,
+            turns=turns,
+            pace=pace,
+            costs=costs,
+            skews=dict(zip(names, skews, strict=True)),
+            targets=targets,
+            offset=offset,
+            needed=(int(needed[ESTIMATE]), int(needed[FLAT]), int(needed[STEEP])),
+            without_remedies=without,
+            keeps=bool(keeps[ESTIMATE]),
+            slots=slots,
+            tasks=self._tasks(active, turns, pace, float(slots)),
+        )
+        return answer, state
+
+    def targets(self, seen: Seen, state: Learned) -> dict[str, float]:
+        """Return the records per second that will reach every operator."""
+        catch_up = self.catch_up_s
+        due = {
+            name: each.rate + (each.backlog / catch_up if catch_up is not None else 0.0)
+            for name, each in seen.arrivals.items()
+        }
+        return targets_of(seen.topology, state.ratios, due)
+
+    def _tasks(self, active: Sequence[Activity], turns: Turns, pace: Pace, slots: float) -> Floats:
+        """Return the tasks of each operator: the best, or those that it has if they are nearly as good."""
+        cores = np.full((1, 1), slots)
+        best = turns.tasks(pace, cores)
+        present = np.array([float(each.reports.parallelism) for each in active])
+        longer = turns.took(pace, present, cores) > (1 + self.gain) * turns.took(pace, best, cores)
+        kept = np.where(longer, best, present)
+        used = max(float(share[ESTIMATE]) for share in turns.shares(pace, kept, cores))
+        return kept if used <= 1 else best
+
+    def _offsets(
+        self,
+        cores: Cores,
+        costs: Costs,
+        pace: Pace,
+        times: Floats,
+        active: Sequence[Activity],
+        before: tuple[float, ...],
+    ) -> tuple[float, ...]:
+        """Return measured over predicted time of the last windows, of timesteps that ran one at a time."""
+        count = len(cores.durations_ms)
+        if not count or cores.in_flight > 1 or self.most_offset == 1:
+            return before
+        tasks = np.array([float(each.reports.parallelism) for each in active])
+        did = Turns(
+            rows=np.array([float(each.reports.records_in.sum()) / count for each in active]),
+            fixed_ms=costs.fixed_ms[ESTIMATE],
+            row_ms=costs.row_ms[ESTIMATE],
+            heaviest=times,
+            most_tasks=tasks,
+        )
+        slots = float(max(1, cores.executors * cores.cores_per_executor))
+        predicted = pace.driver_ms + float(did.took(pace, tasks, np.array([slots])).sum())
+        if predicted <= 0:
+            return before
+        ratio = statistics.median(cores.durations_ms) / predicted
+        return (*before, min(max(ratio, 1.0), self.most_offset))[-WINDOWS:]
+
+
+def _turns(
+    costs: Costs,
+    offset: float,
+    times: Floats,
+    active: Sequence[Activity],
+    targets: Floats,
+    pace: Pace,
+) -> Turns:
+    """Return what the operators have to do, with the skew that they have."""
+    shape = costs.fixed_ms.shape
+    most = np.array([float(each.most_tasks or MOST_TASKS) for each in active])
+    return Turns(
+        rows=np.broadcast_to(targets * pace.interval_ms / 1e3, shape),
+        fixed_ms=costs.fixed_ms * offset,
+        row_ms=costs.row_ms * offset,
+        heaviest=np.broadcast_to(times, shape),
+        most_tasks=np.broadcast_to(most, shape),
+    )
+
+
+def learned(seen: Seen, memory: Memory) -> Learned:
+    """Return what is known after one more window."""
+    operators = tuple(
+        name
+        for name in seen.topology.operators
+        if name in seen.activities
+        and (seen.topology.inputs[name] or seen.activities[name].tasks is not None)
+    )
+    before: Learned | None = memory
+    samples = for_operators(None if before is None else before.samples, operators)
+    tasks = {n: t for n in operators if (t := seen.activities[n].tasks) is not None}
+    ratios = {} if before is None else dict(before.ratios)
+    for consumer, inputs in seen.topology.inputs.items():
+        for producer in inputs:
+            ratio = _ratio(seen, producer, consumer)
+            if ratio is not None:
+                ratios[producer, consumer] = ratio
+            elif (producer, consumer) not in ratios:
+                ratios[producer, consumer] = 0.0 if seen.topology.inputs[producer] else 1.0
+    return Learned(
+        samples=added(samples, tasks),
+        ratios=ratios,
+        offsets=() if before is None else before.offsets,
+    )
+
+
+def _ratio(seen: Seen, producer: str, consumer: str) -> float | None:
+    """Records sent to a consumer per record received; None if the window does not tell."""
+    if producer not in seen.activities:
+        return None
+    reports = seen.activities[producer].reports
+    total = float(reports.records_in.sum())
+    sent = reports.records_out.get(consumer, reports.records_out.get(ALL))
+    if sent is None:
+        return 0.0 if total and seen.topology.inputs[producer] else None
+    return sent / total if total else None
