@@ -93,32 +93,34 @@ def _lines(
     there = usable.astype(float)
     weights = there
     lost = np.zeros(len(x), dtype=bool)
-    intercept = error = centre_x = centre_y = np.zeros(len(x))
     for number in range(ROUNDS):
-        total = np.maximum(weights.sum(axis=1), TINY_MS)
-        centre_x = np.einsum("ij,ij->i", weights, x) / total
-        centre_y = np.einsum("ij,ij->i", weights, y) / total
+        total = weights.sum(axis=1)
+        centre_x = np.einsum("ij,ij->i", weights, x) / np.maximum(total, TINY_MS)
+        centre_y = np.einsum("ij,ij->i", weights, y) / np.maximum(total, TINY_MS)
         apart = x - centre_x[:, None]
         weighed = weights * apart
         squares = np.einsum("ij,ij->i", weighed, apart)
         lost |= squares <= TINY_MS * centre_x**2
-        squares = np.where(squares > 0, squares, 1.0)
+        squares[lost] = 1.0
         slope = np.einsum("ij,ij->i", weighed, y - centre_y[:, None]) / squares
         intercept = centre_y - slope * centre_x
         residuals = np.abs(y - intercept[:, None] - slope[:, None] * x)
         scale = np.maximum(NORMAL * _medians(residuals, usable, samples), TINY_MS)
-        error = scale * np.sqrt(1 / total + centre_x**2 / squares)
+        if number == ROUNDS - 1:
+            break
         far = residuals / scale[:, None]
         if number < ROUNDS // 2:
             weights = there * (HUBER / np.maximum(far, HUBER))
         else:
             weights = there * np.maximum(0.0, 1 - (far / TUKEY) ** 2) ** 2
+    error = scale * np.sqrt(1 / np.maximum(total, TINY_MS) + centre_x**2 / squares)
     return intercept, error, centre_x, centre_y, lost
 
 
 def _medians(values: Floats, usable: Flags, samples: npt.NDArray[np.int_]) -> Floats:
     """Return the median of each row's usable values; infinite where it has none."""
-    ordered = np.sort(np.where(usable, values, np.inf), axis=1)
+    ordered = np.where(usable, values, np.inf)
+    ordered.sort(axis=1)
     each = np.arange(len(values))
     lower = np.maximum(samples - 1, 0) // 2
     upper = np.minimum(samples // 2, values.shape[1] - 1)

@@ -44,29 +44,34 @@ def executors_of(cores: int, present: Cores) -> int:
     return -(-cores // present.cores_per_executor)
 
 
-def advice_of(seen: Seen, cores: Cores, answer: Answer) -> Advice | None:
-    """Return the answer as advice; None if it is what there is, and nothing is skewed."""
-    each = [executors_of(needed, cores) for needed in answer.needed]
-    remedies = {name: s.remedy for name, s in answer.skews.items() if s.remedy is not None}
-    own = [p for p, n in enumerate(answer.operators) if seen.topology.inputs[n]]
-    known = [p for p in own if answer.costs.known[p]]
-    tasks = {answer.operators[p]: int(answer.tasks[ESTIMATE, p]) for p in known}
+def changes(advice: Advice, seen: Seen) -> bool:
+    """Return whether advice is anything but what there is, or names a remedy."""
     present = seen.parallelism
-    changed = {n: count for n, count in tasks.items() if count != present[n]}
-    if not changed and each[ESTIMATE] == cores.executors and not remedies:
-        return None
-    ends = np.sort(answer.tasks, axis=0).astype(int)
-    low = {answer.operators[p]: int(ends[0, p]) for p in known}
-    high = {answer.operators[p]: int(ends[-1, p]) for p in known}
+    same = all(count == present[name] for name, count in advice.parallelism.items())
+    executors = None if seen.cores is None else seen.cores.executors
+    return not same or advice.executors != executors or bool(advice.remedies)
+
+
+def advice_of(seen: Seen, cores: Cores, answer: Answer) -> Advice:
+    """Return the answer as advice."""
+    each = [executors_of(needed, cores) for needed in answer.needed]
+    known = [
+        place
+        for place, name in enumerate(answer.operators)
+        if seen.topology.inputs[name] and answer.costs.known[place]
+    ]
+    names = [answer.operators[place] for place in known]
+    ends = np.sort(answer.tasks[:, known], axis=0).astype(int).tolist()
+    tasks = answer.tasks[ESTIMATE, known].astype(int).tolist()
     evidence = evidence_of(answer)
     return Advice(
-        parallelism=tasks,
+        parallelism=dict(zip(names, tasks, strict=True)),
         executors=each[ESTIMATE],
         reason=_reason(cores, answer, evidence, each[ESTIMATE]),
         evidence=evidence | {"executors": {"low": min(each), "high": max(each)}},
-        low=low,
-        high=high,
-        remedies=remedies,
+        low=dict(zip(names, ends[0], strict=True)),
+        high=dict(zip(names, ends[-1], strict=True)),
+        remedies={n: each.remedy for n, each in answer.skews.items() if each.remedy is not None},
     )
 
 

@@ -9,7 +9,7 @@ once. The rules, in the order in which `steering.py` applies them:
     hysteresis   if no number changes by more than is ignored, nothing does; otherwise the whole plan holds
 
 The delay is that of the autoscaler of the Flink Kubernetes operator (`scale-down.interval`), activation and hysteresis
-are DS2's (section 4.2 of its paper: activation time, and changes of one or two instances that are ignored).
+are DS2's (activation time, and changes of one or two instances that are ignored).
 """
 
 from __future__ import annotations

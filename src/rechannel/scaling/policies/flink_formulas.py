@@ -55,8 +55,8 @@ def new_parallelism(settings: FlinkSettings, present: int, factor: float) -> int
 def aligned(wanted: int, present: int, *, groups: int, least: int, most: int) -> int:
     """Return the next number above that divides the key groups, or else one below.
 
-    Below, it is the first that divides them and gives an instance more of them, or the last before an instance would get
-    more. Neither turns growing into shrinking; if no number is left, the present one stays.
+    Below, it is the first that divides them and gives an instance more of them, or the last before an instance would
+    get more. Neither turns growing into shrinking; if no number is left, the present one stays.
     """
     grows = wanted > present
     highest = min(groups, most) if grows else min(present, groups, most)

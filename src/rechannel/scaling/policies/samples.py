@@ -105,10 +105,10 @@ def points(tasks: list[Tasks | None]) -> tuple[Floats, Floats, Flags]:
 def _grouped(tasks: list[Tasks]) -> tuple[Floats, Floats]:
     """Return the rows and milliseconds of the groups of operators with many tasks."""
     steps = np.arange(SIZE * GROUPS)
-    taken = [steps * len(of.rows) // len(steps) for of in tasks]
-    rows = np.stack([of.rows[at] for of, at in zip(tasks, taken, strict=True)])
-    ms = np.stack([of.ms[at] for of, at in zip(tasks, taken, strict=True)])
-    order = rows.argsort(axis=1, kind="stable")
+    taken = {count: steps * count // len(steps) for count in {len(of.rows) for of in tasks}}
+    rows = np.stack([of.rows[taken[len(of.rows)]] for of in tasks])
+    ms = np.stack([of.ms[taken[len(of.rows)]] for of in tasks])
+    order = rows.argsort(axis=1)
     shape = (len(tasks), GROUPS, SIZE)
     rows = np.take_along_axis(rows, order, axis=1).reshape(shape)
     ms = np.take_along_axis(ms, order, axis=1).reshape(shape)

@@ -34,7 +34,7 @@ from rechannel.scaling.model.fits import ESTIMATE, FLAT, STEEP, Costs, task_cost
 from rechannel.scaling.model.optimal import targets_of
 from rechannel.scaling.model.rates import ALL, Floats
 from rechannel.scaling.model.timesteps import Pace
-from rechannel.scaling.policies.answers import Answer, advice_of, executors_of
+from rechannel.scaling.policies.answers import Answer, advice_of, changes, executors_of
 from rechannel.scaling.policies.policy import Activity, Advice, Cores, Memory, Seen
 from rechannel.scaling.policies.samples import WINDOWS, Samples, added, for_operators
 from rechannel.scaling.policies.skew import heaviest, skew
@@ -76,6 +76,11 @@ class TimestepDs2:
 
     def decide(self, seen: Seen, memory: Memory) -> tuple[Advice | None, Memory]:
         """Return executors and tasks; None if all is well. Raises RefusedError for an engine without timesteps."""
+        advice, state = self.in_full(seen, memory)
+        return (advice if advice is not None and changes(advice, seen) else None), state
+
+    def in_full(self, seen: Seen, memory: Memory) -> tuple[Advice | None, Learned]:
+        """Return the advice with its evidence even if nothing is to be changed; None as long as no task was seen."""
         if seen.cores is None or seen.cores.interval_ms <= 0:
             msg = "this policy is for timesteps: give the cores of the engine and its interval"
             raise RefusedError(msg)

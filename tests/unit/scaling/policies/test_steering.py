@@ -11,7 +11,7 @@ from rechannel.scaling.policies.ds2 import Ds2
 from rechannel.scaling.policies.policy import Advice
 from rechannel.scaling.policies.steering import SteeredPolicy, carried_out, step
 from rechannel.scaling.policies.steering_settings import Steering
-from rechannel.scaling.policies.steering_state import Price, Steered
+from rechannel.scaling.policies.steering_state import FREE, Price, Steered
 
 from .windows import batches, linear
 
@@ -44,7 +44,7 @@ class Stream:
     arriving: float = 1000.0
     state: Steered | None = None
     at: float = 0.0
-    price: Price = Price()
+    price: Price = FREE
 
     def window(self):
         """One window of 10 s; returns how it was decided, and what."""

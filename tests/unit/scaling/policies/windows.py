@@ -40,7 +40,7 @@ def linear(
     window_s: float = 10.0,
     backlog: float = 0.0,
 ) -> Seen:
-    """A window of source -> flatmap -> count whose instances are equal, with back-pressure: the slowest sets the pace."""
+    """A window of source -> flatmap -> count with equal instances and back-pressure: the slowest sets the pace."""
     most = min(plan["flatmap"] * rates["flatmap"], plan["count"] * rates["count"] / ratio)
     pace = min(arriving, most)
     activities = {}
