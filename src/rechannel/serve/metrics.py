@@ -64,6 +64,7 @@ class JobCollector(Collector):
         for family in (_totals, _durations, _work):
             yield from family(self._job.name, self._job.totals)
         yield from _operators(self._job)
+        yield from _backlog(self._job)
         yield from _reconfigurations(self._job)
         yield from control_metrics(self._job.name, statuses_of(self._job))
 
@@ -162,6 +163,13 @@ def _operators(job: RunningJob) -> Iterator[Metric]:
     ):
         known = {n: each[figure] for n, each in facts.items() if each[figure] is not None}
         yield _labelled(job, f"rechannel_operator_{figure}", words, "operator", known)
+
+
+def _backlog(job: RunningJob) -> Iterator[Metric]:
+    last = job.last_progress
+    rows = {} if last is None else {n: r for n, r in last.backlog.items() if r is not None}
+    words = "Rows that have arrived at a source and that the latest timestep has left unread."
+    yield _labelled(job, "rechannel_source_backlog_rows", words, "source", rows)
 
 
 def _reconfigurations(job: RunningJob) -> Iterator[Metric]:

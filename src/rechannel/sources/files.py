@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from rechannel.errors import SchemaDriftError, SessionError, SourceError
 from rechannel.model.ddl import columns_text, schema_of
+from rechannel.sources.backlog import Backlog, left_of
 from rechannel.sources.cutting import cut
 from rechannel.sources.input_files.facts import (
     changed,
@@ -103,6 +104,7 @@ class FilesReader:
         self._passed: dict[str, str] = {}
         self._told: set[str] = set()
         self._inferred = connector.schema is None
+        self._left: tuple[Offset, Backlog] | None = None
         self.schema = self._find_schema()
         self.native = self._may_be_native() and readable(self.schema)
         if not self.native:
@@ -124,8 +126,9 @@ class FilesReader:
         self._log.go_to(start)
         most = bound.units or self._connector.per_timestep
         begun = self._begun(start)
-        new = choose(self._unseen(), None if most is None else max(0, most - len(begun)))
-        self._facts, self._passed = {}, {}
+        there = choose(self._unseen(), None)
+        new = there if most is None else there[: max(0, most - len(begun))]
+        self._facts, self._passed, self._left = {}, {}, None
         files = [*begun, *new]
         done = start.get("groups", 0)
         sizes = (
@@ -133,7 +136,9 @@ class FilesReader:
             for number, file in enumerate(files)
         )
         taken, stop = cut(sizes, bound.bytes, done)
+        sizes_on_disk = [file.size for file in (*begun, *there)]
         if not taken:
+            self._left = start, left_of(sizes_on_disk, 0)
             return start
         end = {name: start[name] for name in SeenLog.start()}
         if chosen := new[: taken - len(begun)]:
@@ -141,7 +146,24 @@ class FilesReader:
             end = self._log.append([self._as_read(file) for file in chosen])
         if skipped := self._skipped(files[:taken]):
             end = {**end, "skipped": skipped}
-        return end if stop is None else {**end, "groups": stop}
+        end = end if stop is None else {**end, "groups": stop}
+        shares = self._share(files[0], done), self._share(files[taken - 1], stop)
+        self._left = end, left_of(sizes_on_disk, taken, shares[0] or 0.0, shares[1])
+        return end
+
+    def backlog(self, end: Offset, stream_ms: int) -> Backlog | None:
+        """Return the bytes on disk that are left; None for an end that the last look has not returned. See
+        `Backlogged`.
+        """
+        del stream_ms
+        return self._left[1] if self._left is not None and self._left[0] == end else None
+
+    def _share(self, file: SeenFile, groups: int | None) -> float | None:
+        """Return what share of a file its first row groups are; None for all of it, or if it was not looked into."""
+        facts = self._facts.get(file.path)
+        if not groups or facts is None or not sum(facts.groups):
+            return None
+        return sum(facts.groups[:groups]) / sum(facts.groups)
 
     def _skipped(self, files: list[SeenFile]) -> dict[str, str]:
         """Return the files that the timestep skips, with the reason; logged here, and kept with

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from rechannel.errors import SourceError
 from rechannel.kernels.functions.user_errors import function_name, user_error
+from rechannel.sources.backlog import Backlog
 from rechannel.sources.cutting import row_bytes
 from rechannel.sources.declared import as_declared
 from rechannel.sources.native import NativeReader
@@ -50,7 +51,7 @@ class GeneratorReader(NativeReader):
             since_ms = self._since_ms = stream_ms if self._since_ms is None else self._since_ms
         connector, ends, most = self._connector, [], []
         if (rate := connector.rows_per_second) is not None:
-            ends.append(int((stream_ms - since_ms) * rate / 1000))
+            ends.append(_due(stream_ms - since_ms, rate))
             if bound.span_ms is not None:
                 most.append(int(bound.span_ms * rate / 1000))
         if (units := bound.units or connector.per_timestep) is not None:
@@ -62,6 +63,15 @@ class GeneratorReader(NativeReader):
         ends.extend(start["rows"] + max(1, rows) for rows in most)
         rows = min(ends)
         return {"rows": rows, "since_ms": since_ms} if rows > start["rows"] else start
+
+    def backlog(self, end: Offset, stream_ms: int) -> Backlog | None:
+        """Return the rows that are due and left; None without a rate: then no row is ever due. See `Backlogged`."""
+        rate, rows = self._connector.rows_per_second, self._connector.rows
+        if rate is None:
+            return None
+        since_ms = self._since_ms if end["since_ms"] is None else end["since_ms"]
+        due = 0 if since_ms is None else _due(stream_ms - since_ms, rate)
+        return Backlog(rows=max(0, (due if rows is None else min(due, rows)) - end["rows"]))
 
     def layout(self, start: Offset, end: Offset) -> list[Split]:
         """Return `partitions` ranges of about equal size."""
@@ -77,6 +87,11 @@ class GeneratorReader(NativeReader):
         """Return what calls the function."""
         del start, end, layout
         return GeneratedSplits(self._connector)
+
+
+def _due(passed_ms: int, rate: float) -> int:
+    """Return how many rows are due after `passed_ms`. rate: rows per second."""
+    return int(passed_ms * rate / 1000)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rechannel.errors import SourceError
+from rechannel.sources.backlog import Backlog
 from rechannel.sources.cutting import cut
 from rechannel.sources.native import NativeReader
 from rechannel.sources.reader import UNBOUNDED, Bound, Offset, Split, SplitReader
@@ -28,6 +29,7 @@ class MemoryReader(NativeReader):
         """Read what the connector holds now and later."""
         self._connector = connector
         self.schema: pa.Schema = connector.schema
+        self._counted = [0]
 
     def initial(self) -> Offset:
         """Return the offset before the first batch."""
@@ -44,6 +46,14 @@ class MemoryReader(NativeReader):
         sizes = ([batch.nbytes] for batch in self._connector.batches[done:end])
         taken, _ = cut(sizes, bound.bytes)
         return {"batches": done + taken} if taken else start
+
+    def backlog(self, end: Offset, stream_ms: int) -> Backlog:
+        """Return the rows of the batches that are left. See `Backlogged`."""
+        del stream_ms
+        batches, counted = self._connector.batches, self._counted
+        for batch in batches[len(counted) - 1 :]:
+            counted.append(counted[-1] + batch.num_rows)
+        return Backlog(rows=max(0, counted[len(batches)] - counted[end["batches"]]))
 
     def layout(self, start: Offset, end: Offset) -> list[Split]:
         """Return every batch in `partitions` pieces of about equal size, without empty ones."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import operator
 import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from pyspark.sql.types import StructType
 from rechannel.errors import RechannelError, SourceError
 from rechannel.kernels.functions.user_errors import user_traceback
 from rechannel.model.ddl import schema_of
+from rechannel.sources.backlog import Backlog
 from rechannel.sources.backwards import went_back
 from rechannel.sources.native import NativeReader
 from rechannel.sources.reader import UNBOUNDED, Bound, Offset, Split, SplitReader
@@ -76,6 +78,16 @@ class PythonReader(NativeReader):
             return start
         self.complaint = None
         return start if end == start else end
+
+    def backlog(self, end: Offset, stream_ms: int) -> Backlog | None:
+        """Return what the data source's own `backlog(offset)` says; None if it has no such method. See `Backlogged`."""
+        del stream_ms
+        count = getattr(self._reader, "backlog", None)
+        if not callable(count):
+            return None
+        with self._asked("backlog"):
+            rows = count(dict(end))
+            return None if rows is None else Backlog(rows=operator.index(rows))
 
     def layout(self, start: Offset, end: Offset) -> list[Split]:
         """Return one split per partition; only its number is journalled."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
 from rechannel.model.codec import Json, decode, encode
+from rechannel.sources.backlog import Backlog
 from rechannel.telemetry.record import EMPTY, Record
 from rechannel.telemetry.task_finished import TaskFinished
 
@@ -72,11 +73,13 @@ class TimestepStarted(Record):
     """Rows in the range; None if the sources cannot tell."""
     configuration: int | None = None
     """Version of the configuration."""
+    backlog: Mapping[str, Backlog] = field(default_factory=lambda: EMPTY)
+    """By source that can tell: what had arrived and is left unread; empty in a replay."""
 
     def __post_init__(self) -> None:
-        """Check the counts and freeze the offsets."""
+        """Check the counts and freeze the mappings."""
         self.check_natural("timestep", "rows_expected")
-        self.freeze("offsets")
+        self.freeze("offsets", "backlog")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

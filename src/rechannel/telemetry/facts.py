@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rechannel.model.facts import Facts
@@ -92,3 +92,5 @@ class TimestepProgress(Facts):
     """How often the timestep failed before it succeeded."""
     troubles: Mapping[str, str]
     """By topic: what failed next to the stream and is retried."""
+    backlog: Mapping[str, int | None] = field(default_factory=dict)
+    """By source: rows that had arrived when the timestep was decided, and that it left unread; None if not known."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rechannel.kernels.tasks.report import TaskReport
+from rechannel.sources.backlog import Backlog
 from rechannel.telemetry.build import task_finished
 from rechannel.telemetry.events import (
     Event,
@@ -81,8 +82,9 @@ class Hub:
         at_ms: float,
         offsets: Mapping[str, Any],
         configuration: int,
+        backlog: Mapping[str, Backlog],
     ) -> None:
-        """A timestep was decided."""
+        """A timestep was decided. backlog: what it leaves unread, by source that can tell; empty in a replay."""
         self._see(
             TimestepStarted(
                 timestep=timestep,
@@ -90,6 +92,7 @@ class Hub:
                 at_ms=int(at_ms),
                 offsets=offsets,
                 configuration=configuration,
+                backlog=backlog,
             )
         )
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from threading import Lock
 
+from rechannel.sources.backlog import BytesPerRow
 from rechannel.telemetry.events import (
     Event,
     JobStarted,
@@ -104,6 +105,7 @@ class Progress:
         self._previous: TimestepStarted | None = None
         self._troubles: dict[str, str] = {}
         self._failures: dict[int, int] = {}
+        self._bytes_per_row: dict[str, BytesPerRow] = {}
         self._lock = Lock()
 
     @property
@@ -183,12 +185,28 @@ class Progress:
     def _commit(self, event: TimestepCommitted) -> None:
         timestep = self._open.pop(event.timestep, None) or _Timestep()
         failures = self._failures.get(event.timestep, 0)
-        entry = _entry(event, timestep, failures, dict(self._troubles))
+        backlog = self._backlog(timestep)
+        entry = _entry(event, timestep, failures, dict(self._troubles), backlog)
         self._failures = {t: n for t, n in self._failures.items() if t > event.timestep}
         self._recent = (*self._recent, entry)[-self._keep :]
         # Commits come in order, so whatever is older will not be heard of again.
         self._committed = event.timestep
         self._open = {t: known for t, known in self._open.items() if t > event.timestep}
+
+    def _backlog(self, timestep: _Timestep) -> dict[str, int | None]:
+        """Return rows left unread by source; None where the source does not tell, or counts bytes before any rows."""
+        if timestep.started is None:
+            return {}
+        told = timestep.started.backlog
+        rows: dict[str, int | None] = {}
+        for name in {**timestep.started.offsets, **told}:
+            left, found = told.get(name), timestep.operators.get(name)
+            rows[name] = None if left is None else left.rows
+            if left is not None and left.bytes is not None:
+                known = self._bytes_per_row.setdefault(name, BytesPerRow())
+                known.see(0 if found is None else found.rows_in, left.taken_bytes)
+                rows[name] = known.rows(left.bytes)
+        return rows
 
 
 def fold(events: Iterable[Event], *, keep: int = 100) -> Progress:
@@ -200,7 +218,11 @@ def fold(events: Iterable[Event], *, keep: int = 100) -> Progress:
 
 
 def _entry(
-    committed: TimestepCommitted, timestep: _Timestep, failures: int, troubles: dict[str, str]
+    committed: TimestepCommitted,
+    timestep: _Timestep,
+    failures: int,
+    troubles: dict[str, str],
+    backlog: dict[str, int | None],
 ) -> TimestepProgress:
     started = timestep.started
     for name in committed.state:
@@ -226,6 +248,7 @@ def _entry(
         sinks=timestep.sinks,
         failures=failures,
         troubles=troubles,
+        backlog=backlog,
     )
 
 

@@ -101,6 +101,7 @@ def test_how_things_are_is_a_gauge(clicks, server):
     assert figures["rechannel_operator_state_rows", users] == last.state_rows
     assert figures["rechannel_operator_state_bytes", users] == last.state_bytes > 0
     assert ("rechannel_operator_bins", ("operator", "clicks")) not in figures
+    assert figures["rechannel_source_backlog_rows", ("source", "clicks")] == 0
 
 
 def test_open_reconfigurations_are_counted(clicks, server):

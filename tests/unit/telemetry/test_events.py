@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rechannel.sources.backlog import Backlog
 from rechannel.telemetry.events import (
     EVENTS,
     JobStarted,
@@ -75,6 +76,12 @@ PLAIN |= {
     "SparkMetrics | None": st.none() | strategy_for(SparkMetrics),
     "Mapping[str, StateSize]": st.dictionaries(names, strategy_for(StateSize), max_size=2),
 }
+PLAIN["Mapping[str, Backlog]"] = st.dictionaries(
+    names,
+    st.builds(Backlog, rows=naturals)
+    | st.builds(Backlog, bytes=naturals, taken_bytes=naturals, files=st.none() | naturals),
+    max_size=2,
+)
 events = st.one_of([strategy_for(cls) for cls in EVENTS])
 
 

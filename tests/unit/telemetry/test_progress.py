@@ -129,6 +129,7 @@ def test_everything_about_one_timestep():
         "sinks": {"console": {"at_ms": 190, "duration_ms": 2.0, "rows": 10, "bytes": None}},
         "failures": 0,
         "troubles": {},
+        "backlog": {"files": None},
     }
     told = progress.last_progress.to_dict()
     assert json.loads(json.dumps(told)) == told

@@ -207,6 +207,7 @@ class Boundary:
             at_ms=began_ms,
             offsets={n: range_of(part.start, part.end) for n, part in timestep.slices.items()},
             configuration=timestep.configuration.version,
+            backlog=out.sources.backlogs if fresh else {},
         )
         return TimestepOpened(flight=flight, fresh=fresh)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from rechannel.kernels.tasks.report import TaskReport
+from rechannel.sources.backlog import Backlog
 
 
 class Listener(Protocol):
@@ -19,8 +20,9 @@ class Listener(Protocol):
         at_ms: float,
         offsets: Mapping[str, Any],
         configuration: int,
+        backlog: Mapping[str, Backlog],
     ) -> None:
-        """A timestep was decided."""
+        """A timestep was decided. backlog: what it leaves unread, by source that can tell; empty in a replay."""
 
     def operator(self, timestep: int, operator: str, at_ms: float) -> None:
         """All tasks of an operator are done with a timestep."""

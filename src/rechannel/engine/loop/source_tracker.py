@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -11,8 +12,11 @@ from rechannel.engine.loop.core.stream_time import StreamTime
 from rechannel.engine.stages.runner import SourceSlice, Timestep
 from rechannel.errors import StorageError
 from rechannel.model.configuration import Configuration
+from rechannel.sources.backlog import Backlog, Backlogged
 from rechannel.sources.reader import Bound, Forgetful, Offset, SourceReader
 from rechannel.telemetry.troubles import Trouble, unheard
+
+_LOG = logging.getLogger("rechannel")
 
 CLOCK = "clock"
 """Topic of the troubles that the wall clock makes."""
@@ -49,6 +53,9 @@ class SourceTracker:
         self._steady = steady or clock
         self._trouble = trouble
         self.polled_ms = 0.0
+        self.backlogs: dict[str, Backlog] = {}
+        """What the last look has left unread, by source that can tell."""
+        self._silent: set[str] = set()
         self._clock = clock
         self._timestep_bytes = timestep_bytes
         self._complaining: set[str] = set()
@@ -71,10 +78,12 @@ class SourceTracker:
         began = self._clock()
         share = self._share()
         slices: dict[str, SourceSlice] = {}
+        self.backlogs = {}
         for name, reader in self.readers.items():
             start = self._offsets[name]
             end = reader.latest(start, stream_ms, bound_of(configuration, name, share))
             self._hear(name, reader)
+            self._count(name, reader, end, stream_ms)
             layout = tuple(reader.layout(start, end)) if end != start else ()
             slices[name] = SourceSlice(start=start, end=end, layout=layout)
         if any(part.start != part.end for part in slices.values()):
@@ -91,6 +100,21 @@ class SourceTracker:
             self._complaining.discard(name)
         else:
             self._complaining.add(name)
+
+    def _count(self, name: str, reader: SourceReader, end: Offset, stream_ms: int) -> None:
+        """Ask a source what it leaves unread. What it raises is logged once: no timestep depends on it."""
+        if not isinstance(reader, Backlogged):
+            return
+        try:
+            left = reader.backlog(end, stream_ms)
+        except Exception as error:
+            if name not in self._silent:
+                _LOG.warning("source %r cannot tell its backlog: %s", name, error)
+            self._silent.add(name)
+            return
+        self._silent.discard(name)
+        if left is not None:
+            self.backlogs[name] = left
 
     def _share(self) -> int | None:
         """Bytes of a timestep for one source: those that can be bounded have equal shares."""

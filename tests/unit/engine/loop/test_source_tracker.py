@@ -14,6 +14,7 @@ from rechannel.engine.loop.source_tracker import SourceTracker, bound_of
 from rechannel.engine.stages.runner import SourceSlice, Timestep
 from rechannel.errors import StorageError
 from rechannel.model.configuration import Configuration
+from rechannel.sources.backlog import Backlog
 from rechannel.sources.reader import UNBOUNDED, Bound
 from rechannel.testing import ManualClock
 
@@ -296,3 +297,41 @@ def test_what_a_source_left_is_not_forgotten_once_its_name_is_taken():
     assert slices is not None
     stream.committed(decided(slices))
     assert (one.away, one.forgot) == (0, 0)
+
+
+# Backlogs -----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Telling(Reader):
+    """A source that says what is left, or raises."""
+
+    wrong: bool = False
+
+    def backlog(self, end: dict[str, int], stream_ms: int) -> Backlog:
+        if self.wrong:
+            raise ValueError("no answer")
+        return Backlog(rows=self.there - end["rows"])
+
+
+def test_a_look_keeps_what_sources_leave_unread():
+    stream = intake(told=Telling(there=30), silent=Reader(there=9))
+    stream.look(0, Configuration(bounds={"told": 10}))
+    assert stream.backlogs == {"told": Backlog(rows=20)}
+    stream.look(0, Configuration())
+    assert stream.backlogs == {"told": Backlog(rows=0)}
+
+
+def test_a_source_that_cannot_tell_fails_nothing(caplog):
+    reader = Telling(there=30, wrong=True)
+    stream = intake(told=reader)
+    for _ in range(2):
+        assert stream.look(0, Configuration()) is not None
+        assert stream.backlogs == {}
+    assert caplog.text.count("cannot tell its backlog: no answer") == 1
+    reader.wrong = False
+    stream.look(0, Configuration())
+    reader.wrong = True
+    stream.look(0, Configuration())
+    assert stream.backlogs == {}
+    assert caplog.text.count("cannot tell its backlog") == 2
