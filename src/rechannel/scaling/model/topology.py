@@ -29,6 +29,10 @@ class Topology:
         read = {name for names in self.inputs.values() for name in names}
         return tuple(name for name in self.operators if name not in read)
 
+    def consumers(self, name: str) -> tuple[str, ...]:
+        """Return the operators that read the output of one."""
+        return tuple(each for each in self.operators if name in self.inputs[each])
+
 
 def topology(edges: Iterable[tuple[str, str]], operators: Iterable[str] = ()) -> Topology:
     """Return the graph of edges (producer, consumer). operators: names, among them those without an edge.

@@ -1,0 +1,1 @@
+"""A simulator: dataflows under a load, and policies that scale them. Deterministic."""
