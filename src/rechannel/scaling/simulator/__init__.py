@@ -1,1 +1,1 @@
-"""A simulator: dataflows under a load, and policies that scale them. Deterministic."""
+"""A simulator: dataflows under a load on two kinds of engine, and policies that scale them. Deterministic."""

@@ -83,6 +83,11 @@ class ContinuousEngine:
         """Instances of all operators."""
         return sum(self.parallelism.values())
 
+    @property
+    def executors(self) -> None:
+        """None: there are no executors to count."""
+        return None
+
     def change(self, parallelism: Mapping[str, int], executors: int | None = None) -> None:
         """Give some operators other numbers of instances. Executors are not counted here."""
         for name, number in parallelism.items():

@@ -201,7 +201,8 @@ def uniform(seed: int, numbers: Counts) -> Floats:
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     mixed = (z ^ (z >> np.uint64(31))) >> np.uint64(11)
-    return np.multiply(mixed, 2.0**-53, dtype=np.float64)
+    fractions: Floats = mixed.astype(np.float64) * 2.0**-53
+    return fractions
 
 
 class _Factors(Protocol):
@@ -223,7 +224,7 @@ def _numbers(edges: Floats, every_s: float) -> Counts:
 
 
 def _multiples(edges: Floats, every_s: float) -> Floats:
-    return _numbers(edges, every_s) * every_s
+    return _numbers(edges, every_s).astype(np.float64) * every_s
 
 
 def _check_rate(rate: float) -> None:

@@ -1,6 +1,6 @@
 """Operators whose instances have a core each: how fast they are, and how many a load needs at least. Pure.
 
-With p instances, each processes so many records per second, in useful time:
+With p instances, each of them processes this many records per second, in useful time:
 
     rate(p) = rate / (1 + contention (p - 1) + coherency p (p - 1))
 
@@ -62,12 +62,12 @@ class Operator:
         return self.queue_s * self.rate
 
     def rate_at(self, parallelism: int) -> float:
-        """Return the records per second of useful time that one of so many instances processes."""
+        """Return the records per second of useful time that one of p instances processes."""
         others = parallelism - 1
         return self.rate / (1 + self.contention * others + self.coherency * parallelism * others)
 
     def capacity(self, parallelism: int) -> float:
-        """Return the records per second that so many instances keep up with, the most loaded one included."""
+        """Return the records per second that a number of instances keeps up with, the most loaded one included."""
         rate = self.rate_at(parallelism) * (1 - self.unobserved)
         unlike = max(len(self.heavy), len(self.speeds)) + 1
         some = groups(parallelism, self.heavy, self.speeds, first=unlike)

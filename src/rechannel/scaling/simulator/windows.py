@@ -1,4 +1,4 @@
-"""What a simulated engine is to whoever runs it: it is advanced, says what was seen, and is changed."""
+"""What a simulated engine is to its caller: it is advanced, says what was seen, and is changed."""
 
 from __future__ import annotations
 
@@ -60,6 +60,11 @@ class Engine(Protocol):
     @property
     def cores(self) -> int:
         """Cores that are paid for."""
+        ...
+
+    @property
+    def executors(self) -> int | None:
+        """Executors that are there or on their way; None for an engine that has none."""
         ...
 
     def advance(self, until_s: float) -> Window:
