@@ -15,13 +15,13 @@ class Backlog:
 
     def __init__(self) -> None:
         """Begin with nothing."""
-        self._portions: deque[tuple[float, float]] = deque()
+        self._portions: deque[tuple[float, float, float]] = deque()
         self.records = 0.0
 
-    def add(self, since_s: float, records: float) -> None:
-        """Append records, the oldest of which arrived at a time."""
+    def add(self, since_s: float, until_s: float, records: float) -> None:
+        """Append records that arrived evenly within a time."""
         if records > 0:
-            self._portions.append((since_s, records))
+            self._portions.append((since_s, until_s, records))
             self.records += records
 
     def take(self, records: float) -> None:
@@ -31,12 +31,11 @@ class Backlog:
             return
         self.records -= records
         portions = self._portions
-        while portions[0][1] <= records:
-            records -= portions.popleft()[1]
-            if len(portions) == 1:
-                break
-        since, present = portions[0]
-        portions[0] = since, max(present - records, 0.0)
+        while len(portions) > 1 and portions[0][2] <= records:
+            records -= portions.popleft()[2]
+        since, until, present = portions[0]
+        part = min(1.0, records / present)
+        portions[0] = since + part * (until - since), until, present * (1 - part)
 
     def clear(self) -> None:
         """Remove everything."""

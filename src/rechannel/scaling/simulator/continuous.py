@@ -156,7 +156,7 @@ class ContinuousEngine:
         upwards, sources = self._parts[::-1], [*self._sources.values()]
         for number, end in enumerate(times[1:]):
             for reading, amounts in zip(sources, arriving, strict=True):
-                reading.arrive(times[number], amounts[number])
+                reading.arrive(times[number], end, amounts[number])
             span = min(end - times[number], end - self._paused_until_s)
             if span > 0:
                 for part in self._parts:

@@ -63,6 +63,8 @@ class Executors:
     def __init__(self, cluster: Cluster, count: int) -> None:
         """Begin with some executors that are there at once. Raises RefusedError for none."""
         self.cluster = cluster
+        if count < 1:
+            raise RefusedError(f"{count} executors: give at least 1")
         self._requested = 0
         self._present: list[_Executor] = []
         self._coming: list[_Executor] = []

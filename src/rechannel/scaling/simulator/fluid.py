@@ -33,9 +33,9 @@ class Reading:
         """Forget what was counted."""
         self.read = self.blocked_s = 0.0
 
-    def arrive(self, since_s: float, records: float) -> None:
+    def arrive(self, since_s: float, until_s: float, records: float) -> None:
         """Have records arrive."""
-        self.backlog.add(since_s, records)
+        self.backlog.add(since_s, until_s, records)
 
     def forget(self) -> None:
         """Drop what could not be read, if the source does not keep it."""

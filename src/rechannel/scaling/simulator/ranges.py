@@ -30,7 +30,7 @@ class Ranges:
         rows, oldest = {}, now_ms
         for name, source in self._sources.items():
             backlog = self._backlogs[name]
-            backlog.add(self._now_ms / 1e3, arrived[name])
+            backlog.add(self._now_ms / 1e3, now_ms / 1e3, arrived[name])
             oldest = min(oldest, now_ms - 1e3 * backlog.age_s(now_ms / 1e3))
             rows[name] = min(backlog.records, source.limit * self._interval_ms / 1e3)
             backlog.take(rows[name])
