@@ -341,6 +341,7 @@ class _Assembly:
             journal=journal,
             changes=changes,
             progress=lambda: opened.hub.recent_progress,
+            tasks=lambda: opened.hub.recent_tasks,
             clock=seams.clock,
             wake=inbox.wake,
             given=self.start.controllers,

@@ -85,6 +85,8 @@ class Control(Generic[S]):
     """What the next timestep runs under."""
     progress: Sequence[Any] = ()
     """`TimestepProgress` of the latest committed timesteps, oldest first; none right after a restart."""
+    tasks: Sequence[Any] = ()
+    """`TimestepTasks` of the latest committed timesteps, oldest first: what each task received and took."""
     changes: Sequence[Record] = ()
     """Reconfigurations that are open or were finished lately, oldest first."""
     serial: int = 0

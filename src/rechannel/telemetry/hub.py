@@ -27,6 +27,7 @@ from rechannel.telemetry.events import (
 from rechannel.telemetry.facts import TimestepProgress
 from rechannel.telemetry.log import Complete, EventLog
 from rechannel.telemetry.progress import TROUBLE, Progress
+from rechannel.telemetry.recent_tasks import RecentTasks, TimestepTasks
 from rechannel.telemetry.totals import Sums, Totals
 from rechannel.telemetry.troubles import Troubles
 
@@ -56,7 +57,10 @@ class Hub:
         self._progress = Progress(keep=keep)
         self._totals = Totals()
         self.troubles = Troubles(self._troubled)
-        self._log = None if directory is None else EventLog(directory, complete=complete)
+        self._tasks = RecentTasks()
+        self._log = None
+        if directory is not None:
+            self._log = EventLog(directory, complete=complete, seen=self._tasks.see)
         self._see(started)
 
     @property
@@ -68,6 +72,11 @@ class Hub:
     def recent_progress(self) -> list[TimestepProgress]:
         """Facts of the last timesteps, oldest first."""
         return self._progress.recent_progress
+
+    @property
+    def recent_tasks(self) -> tuple[TimestepTasks, ...]:
+        """Tasks of the last committed timesteps, oldest first; with a log, up to a second late."""
+        return self._tasks.recent
 
     @property
     def totals(self) -> Sums:
@@ -200,5 +209,7 @@ class Hub:
     def _see(self, *events: Event) -> None:
         self._progress.see(*events)
         self._totals.see(*events)
-        if self._log is not None:
+        if self._log is None:
+            self._tasks.see(events)
+        else:
             self._log.append(*events)

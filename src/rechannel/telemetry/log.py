@@ -28,6 +28,10 @@ Complete = Callable[[Sequence[Event]], Sequence[Event]]
 """Completes events with what was not known when they were appended; keeps their number and order."""
 
 
+Seen = Callable[[Sequence[Event]], None]
+"""Takes completed events."""
+
+
 def wall_clock_ms() -> int:
     """Milliseconds since 1970."""
     return time.time_ns() // 1_000_000
@@ -40,6 +44,7 @@ class EventLog:
     keep_files: older files are deleted. capacity: events that may wait; further ones are lost.
     flush_s: how long events may wait for company, in seconds: they are completed and written
     together. complete: called in the background thread; what it raises counts as "nothing to add".
+    seen: called in the background thread with completed events, before they are written.
     """
 
     def __init__(
@@ -51,13 +56,14 @@ class EventLog:
         capacity: int = 20_000,
         flush_s: float = 0.25,
         complete: Complete | None = None,
+        seen: Seen | None = None,
         clock_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self._files = EventFiles(directory, roll_bytes=roll_bytes, keep_files=keep_files)
         self._directory = directory
         self._capacity = capacity
         self._flush_s = flush_s
-        self._complete = complete
+        self._complete, self._seen = complete, seen
         self._clock_ms = clock_ms
         self._changed = Condition()
         self._queue: deque[Event] = deque()
@@ -104,7 +110,9 @@ class EventLog:
                 batch, self._busy, self._hurry = list(self._queue), True, False
                 self._queue.clear()
                 missing = self._unreported
-            self._write(self._completed(batch))
+            events = self._completed(batch)
+            self._show(events)
+            self._write(events)
             self._report_loss(missing)
             with self._changed:
                 self._busy = False
@@ -127,6 +135,14 @@ class EventLog:
         except Exception:  # whatever it is, the job goes on
             _LOG.exception("telemetry is written without Spark's figures")
             return batch
+
+    def _show(self, events: Sequence[Event]) -> None:
+        if self._seen is None:
+            return
+        try:
+            self._seen(events)
+        except Exception:  # whatever it is, the job goes on
+            _LOG.exception("telemetry cannot show its events")
 
     def _write(self, events: Sequence[Event]) -> None:
         for start in range(0, len(events), _GROUP):

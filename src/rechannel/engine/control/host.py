@@ -63,6 +63,7 @@ class ControlHost:
         journal: Journal,
         changes: Reconfigurer,
         progress: Callable[[], Sequence[Any]],
+        tasks: Callable[[], Sequence[Any]] = tuple,
         clock: Callable[[], float],
         wake: Callable[[], None],
         given: Mapping[str, Installation],
@@ -75,7 +76,8 @@ class ControlHost:
     ) -> None:
         """Take the parts; nothing runs yet.
 
-        progress: `TimestepProgress` of the latest timesteps. clock: Unix milliseconds. given: those of the program.
+        progress: `TimestepProgress` of the latest timesteps. tasks: `TimestepTasks` of them.
+        clock: Unix milliseconds. given: those of the program.
         offer: opens the next version of the program for a change that needs one.
         find: what imports those that were installed by their path; None = none may be.
         wake: makes the driver's thread look here. executors: ids of those that take tasks.
@@ -84,6 +86,7 @@ class ControlHost:
         """
         self._journal, self._changes = journal, changes
         self._progress, self._clock, self._wake = progress, clock, wake
+        self._tasks = tasks
         self._thread = CallbackThread(wake, executor)
         self._calls, self._placed, self._tell = Calls(wake), placed, tell
         self._given, self._find = given, find
@@ -314,6 +317,7 @@ class ControlHost:
             time_ms=int(self._clock()),
             configuration=position.configuration,
             progress=tuple(self._progress()),
+            tasks=self._tasks(),
             changes=self._changes.coordination.records,
             serial=seat.serial,
             configurations=self._journal.state.configurations,

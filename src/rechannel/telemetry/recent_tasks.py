@@ -1,0 +1,221 @@
+"""What the tasks of the last timesteps received and took, as columns: a bounded fold of the event stream. Pure.
+
+A timestep counts once it is committed, with the attempts that won. It is folded where events are completed with Spark's
+figures, in the thread of the log; without a log, where they happen. The columns of a timestep are never changed, so
+any thread may read what is there.
+
+A task takes a core from its launch to its result, while it fetches its input too: that is `core_ms`. `busy_ms` is what
+its function needs of that without waiting for input: DS2's useful time. In-process, and where Spark's figures are
+missing, `core_ms` is the time in the function.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from rechannel.telemetry.events import (
+    Event,
+    JobStarted,
+    TimestepCommitted,
+    TimestepFailed,
+    TimestepStarted,
+)
+from rechannel.telemetry.task_finished import TaskFinished
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+MOST_TIMESTEPS = 1_000
+MOST_TASKS = 200_000
+"""Bound on the tasks that are kept, over all timesteps and operators: about 10 MB. The latest timestep always is."""
+
+TIMESTEPS_WITH_BINS = 16
+"""Timesteps whose rows per bin are kept: as many as the running engine looks at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OperatorTasks:
+    """The tasks of one operator in one timestep. Columns of shape (tasks,), in the order of their numbers."""
+
+    numbers: Floats
+    """Which task each is, from 0."""
+    rows: Floats
+    """Rows received."""
+    busy_ms: Floats
+    """Milliseconds in the task's function, without waiting for input."""
+    core_ms: Floats
+    """Milliseconds for which it took a core."""
+    began_ms: float
+    """When the first one was launched, Unix milliseconds."""
+    ended_ms: float
+    """When the last one was finished."""
+    launch_ms: float | None
+    """Between two launches, while none had ended; None if fewer than two were launched by then, and without Spark."""
+    sent: Mapping[str, int]
+    """Rows that arrive at each consumer, so after map-side combine."""
+    offered: Mapping[str, int]
+    """The same before it."""
+    bins: tuple[str, ...] = ()
+    """Rows per bin, packed: see `kernels.tasks.binned.unpack_bins`. Only in the latest timesteps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TimestepTasks:
+    """The tasks of one committed timestep."""
+
+    timestep: int
+    duration_ms: float
+    driver: int
+    """Which driver ran it: changes with every restart."""
+    operators: Mapping[str, OperatorTasks]
+
+    @property
+    def tasks(self) -> int:
+        """Number of all tasks."""
+        return sum(len(each.rows) for each in self.operators.values())
+
+    @property
+    def turns_ms(self) -> float:
+        """Milliseconds in which at least one operator had a task."""
+        spans = sorted((each.began_ms, each.ended_ms) for each in self.operators.values())
+        total, until = 0.0, float("-inf")
+        for began, ended in spans:
+            total += max(0.0, ended - max(began, until))
+            until = max(until, ended)
+        return total
+
+    @property
+    def driver_ms(self) -> float:
+        """Milliseconds in which no operator had a task: what the driver needed if nothing else was in flight."""
+        return max(0.0, self.duration_ms - self.turns_ms)
+
+    @property
+    def launch_ms(self) -> float | None:
+        """Milliseconds between two launches, the median over operators; None if not measured."""
+        known = [each.launch_ms for each in self.operators.values() if each.launch_ms is not None]
+        return float(np.median(known)) if known else None
+
+
+@dataclass(slots=True)
+class _Open:
+    """A timestep that is not committed."""
+
+    tasks: dict[str, list[TaskFinished]] = field(default_factory=dict)
+
+
+class RecentTasks:
+    """Folds events into the tasks of the last timesteps. One thread tells, any may read."""
+
+    def __init__(self, *, timesteps: int = MOST_TIMESTEPS, tasks: int = MOST_TASKS) -> None:
+        """timesteps, tasks: how many are kept."""
+        self._timesteps, self._tasks = timesteps, tasks
+        self._kept: deque[TimestepTasks] = deque()
+        self._count = 0
+        self._open: dict[int, _Open] = {}
+        self._driver = 0
+        self._recent: tuple[TimestepTasks, ...] = ()
+
+    @property
+    def recent(self) -> tuple[TimestepTasks, ...]:
+        """The last committed timesteps, oldest first."""
+        return self._recent
+
+    def see(self, events: Iterable[Event]) -> None:
+        """Fold events, in the order in which they happened."""
+        before = self._kept[-1] if self._kept else None
+        for event in events:
+            self._see(event)
+        if self._kept and self._kept[-1] is not before:
+            self._recent = tuple(self._kept)
+
+    def _see(self, event: Event) -> None:
+        match event:
+            case TaskFinished():
+                opened = self._open.setdefault(event.timestep, _Open())
+                opened.tasks.setdefault(event.operator, []).append(event)
+            case TimestepStarted() | TimestepFailed():
+                # What an earlier attempt did does not count.
+                self._open.pop(event.timestep, None)
+            case TimestepCommitted():
+                self._commit(event, self._open.pop(event.timestep, _Open()))
+                self._open = {t: known for t, known in self._open.items() if t > event.timestep}
+            case JobStarted():
+                self._open.clear()
+                self._driver += 1
+            case _:
+                pass
+
+    def _commit(self, event: TimestepCommitted, opened: _Open) -> None:
+        entry = TimestepTasks(
+            timestep=event.timestep,
+            duration_ms=event.duration_ms,
+            driver=self._driver,
+            operators={name: columns_of(tasks) for name, tasks in opened.tasks.items()},
+        )
+        kept = self._kept
+        kept.append(entry)
+        self._count += entry.tasks
+        if len(kept) > TIMESTEPS_WITH_BINS:
+            kept[-TIMESTEPS_WITH_BINS - 1] = _without_bins(kept[-TIMESTEPS_WITH_BINS - 1])
+        while len(kept) > self._timesteps or (self._count > self._tasks and len(kept) > 1):
+            self._count -= kept.popleft().tasks
+
+
+def recent_tasks(events: Iterable[Event]) -> tuple[TimestepTasks, ...]:
+    """Return the tasks of the last timesteps of a saved stream."""
+    found = RecentTasks()
+    found.see(events)
+    return found.recent
+
+
+def columns_of(tasks: Sequence[TaskFinished]) -> OperatorTasks:
+    """Return the tasks of one operator in one timestep as columns. tasks: at least one."""
+    figures = np.array([_figures(task) for task in tasks], dtype=np.float64)
+    figures = figures[np.argsort(figures[:, 0], kind="stable")]
+    numbers, rows, busy, core, launched, finished = figures.T
+    sent: dict[str, int] = {}
+    offered: dict[str, int] = {}
+    for each in (each for task in tasks for each in task.sent):
+        sent[each.operator] = sent.get(each.operator, 0) + each.rows
+        offered[each.operator] = offered.get(each.operator, 0) + each.offered
+    return OperatorTasks(
+        numbers=numbers,
+        rows=rows,
+        busy_ms=busy,
+        core_ms=core,
+        began_ms=float(launched.min()),
+        ended_ms=float(finished.max()),
+        launch_ms=_between_launches(tasks, launched, finished),
+        sent=sent,
+        offered=offered,
+        bins=tuple(task.bins for task in tasks if task.bins is not None),
+    )
+
+
+def _figures(task: TaskFinished) -> tuple[float, ...]:
+    launched, finished, busy = task.launch_ms, task.finish_ms, task.busy_ms
+    # Spark's instants are whole milliseconds.
+    core = max(busy, finished - launched)
+    return task.task, task.rows_in, busy, core, launched, finished
+
+
+def _between_launches(
+    tasks: Sequence[TaskFinished], launched: Floats, finished: Floats
+) -> float | None:
+    """Return the milliseconds between launches of the first wave: those before any task had finished."""
+    if any(task.spark is None for task in tasks):
+        return None
+    first = launched[launched < finished.min()]
+    return float(first.max() - first.min()) / (len(first) - 1) if len(first) > 1 else None
+
+
+def _without_bins(entry: TimestepTasks) -> TimestepTasks:
+    if not any(each.bins for each in entry.operators.values()):
+        return entry
+    operators = {name: replace(each, bins=()) for name, each in entry.operators.items()}
+    return replace(entry, operators=operators)
