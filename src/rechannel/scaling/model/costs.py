@@ -5,8 +5,9 @@ does not scale linearly: with twice the tasks, it is paid twice. A rate per inst
 them apart makes one step of what would be two or three.
 
 The fit is a regression by iteratively reweighted least squares: Huber's weights first, then Tukey's, for which a task
-that was slow for another reason does not count. Both parts are at least 0. Tasks that received different numbers of
-rows tell the two parts apart. Where all of them received about the same, any split explains what was measured, from
+that was slow for another reason does not count. Tasks that take long vary in proportion: a residual is taken relative
+to the time of its task if that is above the median. Both parts are at least 0. Tasks that received different numbers
+of rows tell the two parts apart. Where all of them received about the same, any split explains what was measured, from
 "all of it is fixed" to "all of it is per row": then the fit says what it can, and a decision carries both ends.
 """
 
@@ -19,7 +20,7 @@ import numpy as np
 
 from rechannel.scaling.model.rates import Floats
 
-ROUNDS = 8
+ROUNDS = 6
 """Of reweighting."""
 HUBER = 1.345
 """Standard deviations from which on a residual counts less, in the first half of the rounds."""
@@ -111,7 +112,8 @@ def task_cost(rows: Floats, ms: Floats, *, fixed_ms: float | None = None) -> Tas
 
 def _line(x: Floats, y: Floats) -> tuple[float, float, tuple[float, float]] | None:
     """Return the intercept of a robust line, its standard error and the centre; None if the rows do not differ."""
-    weights = np.ones(len(x))
+    share = float(np.median(y)) / np.maximum(y, np.median(y))
+    weights = base = share**2
     for number in range(ROUNDS):
         total = float(weights.sum())
         centre_x, centre_y = float((weights * x).sum()) / total, float((weights * y).sum()) / total
@@ -121,12 +123,12 @@ def _line(x: Floats, y: Floats) -> tuple[float, float, tuple[float, float]] | No
             return None
         slope = float((weights * apart * (y - centre_y)).sum()) / squares
         intercept = centre_y - slope * centre_x
-        residuals = np.abs(y - intercept - slope * x)
+        residuals = np.abs(y - intercept - slope * x) * share
         scale = max(NORMAL * float(np.median(residuals)), TINY_MS)
         error = scale * math.sqrt(1 / total + centre_x**2 / squares)
         far = residuals / scale
         if number < ROUNDS // 2:
-            weights = np.minimum(1.0, HUBER / np.maximum(far, HUBER))
+            weights = base * np.minimum(1.0, HUBER / np.maximum(far, HUBER))
         else:
-            weights = np.maximum(0.0, 1 - (far / TUKEY) ** 2) ** 2
+            weights = base * np.maximum(0.0, 1 - (far / TUKEY) ** 2) ** 2
     return intercept, error, (centre_x, centre_y)

@@ -1,8 +1,13 @@
 """What the tasks of many operators cost, fitted at once: `costs.py` on arrays with one row per operator.
 
-The method is that of `task_cost`; only the loop over operators is numpy's, so that an evaluation of 20 operators stays
+The line is that of `task_cost`; only the loop over operators is numpy's, so that an evaluation of 20 operators stays
 below a millisecond. The answer for each operator has three columns, as its interval has: the estimate, the end where
 most is fixed (flat), and the end where least is (steep).
+
+Tasks whose rows hardly differ make the fixed part of the line a matter of chance. Then DS2's assumption holds, that
+nothing is fixed, and one step may become two. Between both, the better known counts more: with e the standard error of
+the line's fixed part f, and half of what a task can have fixed as that of the assumption, s, the estimate is
+f s^2 / (s^2 + e^2), and its standard error e s / sqrt(s^2 + e^2).
 """
 
 from __future__ import annotations
@@ -72,12 +77,16 @@ def task_costs(rows: Floats, ms: Floats, there: Flags) -> Costs:
     differ = (apart**2).sum(axis=1) / count > TINY_MS * mean_x**2
     intercept, error, centre_x, centre_y, lost = _lines(x, y, usable, samples)
     fitted = known & differ & (samples >= LEAST_SAMPLES) & ~lost
+    error = np.where(fitted, error, 0.0)
+    half = np.maximum(centre_y, TINY_MS) / 2
+    trust = half**2 / (half**2 + error**2)
     level = np.where(known, _medians(y, usable, samples), 0.0)
     centre_x, centre_y = np.where(fitted, centre_x, mean_x), np.where(fitted, centre_y, level)
     most = np.where(fitted, centre_y, shortest)
-    middle = np.where(fitted, intercept, shortest / 2)
-    low = np.where(fitted, middle - ERRORS * error, 0.0)
-    high = np.where(fitted, middle + ERRORS * error, shortest)
+    middle = np.where(fitted, intercept * trust, 0.0)
+    error = ERRORS * error * np.sqrt(trust)
+    low = np.where(fitted, middle - error, 0.0)
+    high = np.where(fitted, middle + error, shortest)
     empty = mean_x == 0
     middle, low, high, most = (np.where(empty, centre_y, a) for a in (middle, low, high, most))
     fixed = np.stack([middle, np.maximum(high, middle), np.minimum(low, middle)])
@@ -90,8 +99,10 @@ def _lines(
     x: Floats, y: Floats, usable: Flags, samples: npt.NDArray[np.int_]
 ) -> tuple[Floats, Floats, Floats, Floats, Flags]:
     """Return intercepts, their standard errors, centres, and where there is no line."""
-    there = usable.astype(float)
-    weights = there
+    middle = _medians(y, usable, samples)[:, None]
+    middle[~np.isfinite(middle)] = 1.0
+    share = usable * middle / np.maximum(y, middle)
+    weights = base = share**2
     lost = np.zeros(len(x), dtype=bool)
     for number in range(ROUNDS):
         total = weights.sum(axis=1)
@@ -104,15 +115,15 @@ def _lines(
         squares[lost] = 1.0
         slope = np.einsum("ij,ij->i", weighed, y - centre_y[:, None]) / squares
         intercept = centre_y - slope * centre_x
-        residuals = np.abs(y - intercept[:, None] - slope[:, None] * x)
+        residuals = np.abs(y - intercept[:, None] - slope[:, None] * x) * share
         scale = np.maximum(NORMAL * _medians(residuals, usable, samples), TINY_MS)
         if number == ROUNDS - 1:
             break
         far = residuals / scale[:, None]
         if number < ROUNDS // 2:
-            weights = there * (HUBER / np.maximum(far, HUBER))
+            weights = base * (HUBER / np.maximum(far, HUBER))
         else:
-            weights = there * np.maximum(0.0, 1 - (far / TUKEY) ** 2) ** 2
+            weights = base * np.maximum(0.0, 1 - (far / TUKEY) ** 2) ** 2
     error = scale * np.sqrt(1 / np.maximum(total, TINY_MS) + centre_x**2 / squares)
     return intercept, error, centre_x, centre_y, lost
 

@@ -33,8 +33,7 @@ class Answer:
     without_remedies: int
     """Cores that would be needed with the skew as it is now."""
     keeps: bool
-    slots: int
-    """Cores of the executors that are advised."""
+    executors: int
     tasks: Floats
     """Shape (3, operators)."""
 
@@ -42,6 +41,14 @@ class Answer:
 def executors_of(cores: int, present: Cores) -> int:
     """Return the executors with at least a number of cores."""
     return -(-cores // present.cores_per_executor)
+
+
+def enough(needed: int, most: int, present: Cores) -> int:
+    """Return the executors for the cores that are needed; if that is fewer, for the most that may be needed."""
+    executors = executors_of(needed, present)
+    if executors >= present.executors:
+        return executors
+    return min(executors_of(most, present), present.executors)
 
 
 def changes(advice: Advice, seen: Seen) -> bool:
@@ -54,7 +61,7 @@ def changes(advice: Advice, seen: Seen) -> bool:
 
 def advice_of(seen: Seen, cores: Cores, answer: Answer) -> Advice:
     """Return the answer as advice."""
-    each = [executors_of(needed, cores) for needed in answer.needed]
+    each = [executors_of(needed, cores) for needed in answer.needed] + [answer.executors]
     known = [
         place
         for place, name in enumerate(answer.operators)
@@ -63,11 +70,11 @@ def advice_of(seen: Seen, cores: Cores, answer: Answer) -> Advice:
     names = [answer.operators[place] for place in known]
     ends = np.sort(answer.tasks[:, known], axis=0).astype(int).tolist()
     tasks = answer.tasks[ESTIMATE, known].astype(int).tolist()
-    evidence = evidence_of(answer)
+    evidence = evidence_of(answer, cores)
     return Advice(
         parallelism=dict(zip(names, tasks, strict=True)),
-        executors=each[ESTIMATE],
-        reason=_reason(cores, answer, evidence, each[ESTIMATE]),
+        executors=answer.executors,
+        reason=_reason(cores, answer, evidence),
         evidence=evidence | {"executors": {"low": min(each), "high": max(each)}},
         low=dict(zip(names, ends[0], strict=True)),
         high=dict(zip(names, ends[-1], strict=True)),
@@ -75,10 +82,10 @@ def advice_of(seen: Seen, cores: Cores, answer: Answer) -> Advice:
     )
 
 
-def evidence_of(answer: Answer) -> dict[str, Any]:
+def evidence_of(answer: Answer, cores: Cores) -> dict[str, Any]:
     """Return the figures of an answer, as JSON can hold them."""
     turns, pace, names = answer.turns, answer.pace, answer.operators
-    slots = np.full((1, 1), float(answer.slots))
+    slots = np.full((1, 1), float(answer.executors * cores.cores_per_executor))
     took = turns.took(pace, answer.tasks, slots)
     longest, whole, work = (s[ESTIMATE] for s in turns.shares(pace, answer.tasks, slots))
     used = {names[int(took[ESTIMATE].argmax())]: longest, "timestep": whole, "cores": work}
@@ -112,7 +119,7 @@ def evidence_of(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _reason(cores: Cores, answer: Answer, evidence: Mapping[str, Any], executors: int) -> str:
+def _reason(cores: Cores, answer: Answer, evidence: Mapping[str, Any]) -> str:
     binds, low, high = evidence["binds"], evidence["cores_low"], evidence["cores_high"]
     what = {"timestep": "the whole timestep binds", "cores": "the work on all cores binds"}
     between = f"{low}" if low == high else f"{low} to {high}"
@@ -125,7 +132,7 @@ def _reason(cores: Cores, answer: Answer, evidence: Mapping[str, Any], executors
     else:
         begin = (
             f"{evidence['cores']} cores ({between}) keep an interval of {cores.interval_ms:g} ms at {share}:"
-            f" {executors} executors of {cores.cores_per_executor}"
+            f" {answer.executors} executors of {cores.cores_per_executor}"
         )
     skewed = "".join(
         f"; the heaviest task of {name!r} has {each.heaviest:.1f} times the mean: {each.remedy}"

@@ -5,7 +5,8 @@ once. The rules, in the order in which `steering.py` applies them:
 
     bounds       every number is brought between its least and its most
     activation   n plans in a row become one, number by number: their maximum or their median, rounded up
-    delay        a number that would shrink becomes the largest that was planned within the delay, at most the present
+    delay        a number that would shrink becomes the largest that was planned within the delay, at most the present;
+                 tasks of a micro-batch engine shrink with the executors, or without a delay if these do not
     hysteresis   if no number changes by more than is ignored, nothing does; otherwise the whole plan holds
 
 The delay is that of the autoscaler of the Flink Kubernetes operator (`scale-down.interval`), activation and hysteresis
@@ -86,7 +87,14 @@ def remembered(
 
 
 def delayed(plan: Plan, present: Plan, peaks: Peaks) -> dict[str, int]:
-    """Return the plan in which nothing shrinks below the largest of its delay."""
+    """Return the plan in which nothing shrinks below the largest of its delay.
+
+    Where operators share executors, fewer tasks save nothing: they are delayed only as long as the executors are that
+    they were planned for.
+    """
+    executors = plan.get(EXECUTORS)
+    if executors is not None and executors >= min(present[EXECUTORS], peaks[EXECUTORS][0][1]):
+        return dict(plan)
     return {
         name: number
         if number >= present[name]

@@ -4,13 +4,15 @@ A window is measured by two figures:
 
     achieved   share of what arrived that the sources' consumers took in, at most 1: DS2's ratio of achieved and target
                rate. A backlog that is worked off does not make it larger.
-    lateness   median time of the timesteps over their interval, over the timesteps in flight; above 1 the stream falls
-               back
+    lateness   median time of the timesteps over their interval, over the timesteps in flight, as if they had read only
+               what arrives: rows of a backlog make a timestep longer, but no plan worse. Above 1 the stream lags
 
-A plan is worse than the one before it if less is achieved, by the share `worse`, or if its timesteps are late and take
-longer, by that share. If the load has meanwhile changed by more than `differs`, the two cannot be compared, and the
-plan stays. A plan that was taken back is not tried again, nor is any that goes further in the same direction, until
-the load differs by that share from the load under which it failed.
+A stream that lags, or has more of a backlog than arrives in two intervals, is in another condition afterwards, whatever
+was changed: plans made then are not judged. Otherwise, a plan is worse than the one before it if less is achieved, by
+the share `worse`, or if its timesteps are late and take longer, by that share. If the load has meanwhile changed by
+more than `differs`, the two cannot be compared, and the plan stays. A plan that was taken back is not tried again, nor
+is any that goes further in the same direction, until the load differs by that share from the load under which it
+failed.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from rechannel.scaling.policies.damping import Plan
 from rechannel.scaling.policies.policy import Seen
 from rechannel.scaling.policies.steering_settings import Steering
 
+BACKLOG_INTERVALS = 2
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
@@ -34,6 +38,8 @@ class Health:
     """None if nothing arrived or nothing was measured."""
     lateness: float | None
     """None for an engine without timesteps."""
+    lagging: bool = False
+    """Of an engine with timesteps: whether it is late, or a backlog waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +55,13 @@ def health(seen: Seen) -> Health:
     """Return how a window went."""
     load = sum(each.rate for each in seen.arrivals.values())
     cores = seen.cores
-    lateness = None
+    lateness, lagging = None, False
     if cores is not None and cores.durations_ms and cores.interval_ms > 0:
         lateness = statistics.median(cores.durations_ms) / (cores.interval_ms * cores.in_flight)
-    return Health(load=load, achieved=achieved(seen), lateness=lateness)
+        lateness /= _extra(seen, len(cores.durations_ms) * cores.interval_ms / 1e3)
+        backlog = sum(each.backlog for each in seen.arrivals.values())
+        lagging = lateness > 1 or backlog > BACKLOG_INTERVALS * load * cores.interval_ms / 1e3
+    return Health(load=load, achieved=achieved(seen), lateness=lateness, lagging=lagging)
 
 
 def achieved(seen: Seen) -> float | None:
@@ -67,6 +76,13 @@ def achieved(seen: Seen) -> float | None:
             arrived += arrivals.rate
             taken += min(emitted / seen.window_s, arrivals.rate)
     return taken / arrived if arrived > 0 else None
+
+
+def _extra(seen: Seen, span_s: float) -> float:
+    """Return the rows of the timesteps over those that arrive in their intervals, at least 1. span_s: of all."""
+    read = [(_emitted(seen, source), each.rate) for source, each in seen.arrivals.items()]
+    arriving = sum(rate for emitted, rate in read if emitted is not None) * span_s
+    return max(1.0, sum(emitted or 0.0 for emitted, _ in read) / arriving) if arriving else 1.0
 
 
 def _emitted(seen: Seen, source: str) -> float | None:
@@ -103,7 +119,7 @@ def comparable(load: float, other: float, differs: float) -> bool:
 
 def why_worse(after: Health, before: Health, settings: Steering) -> str | None:
     """Return in words why a window is worse than an earlier one; None if it is not."""
-    if not comparable(after.load, before.load, settings.differs):
+    if before.lagging or not comparable(after.load, before.load, settings.differs):
         return None
     less, was = after.achieved, before.achieved
     if less is not None and was is not None and less < was * (1 - settings.worse):

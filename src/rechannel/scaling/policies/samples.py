@@ -4,10 +4,11 @@ Of one window, up to 96 tasks of an operator are taken, at equal distances in th
 and sorted by their rows. Six groups of neighbours become one point each: the mean rows and mean milliseconds of the
 middle half of the group, by milliseconds. Tasks that were slow for another reason are thus left out before they are
 averaged; and as both means are those of the same tasks, the points of a straight line lie on it. Up to six tasks are
-points themselves. The points of the last six windows are kept, in a ring.
+points themselves.
 
-Windows from before a change of parallelism count like others: they are what tells the fixed part of a task from its
-rows, as the tasks had other numbers of them.
+The last four windows are kept, in a ring, and two more: of those that left the ring lately, for each operator the one
+with the fewest and the one with the most rows per task. They are from another load, or from before a change of
+parallelism, and are what tells the fixed part of a task from its rows.
 """
 
 from __future__ import annotations
@@ -17,13 +18,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rechannel.scaling.model.cores import Ints
 from rechannel.scaling.model.fits import Flags
 from rechannel.scaling.model.rates import Floats
 from rechannel.scaling.policies.policy import Tasks
 
 TAKEN = 96
 GROUPS = 6
-WINDOWS = 6
+RECENT = 4
+FEWEST, MOST = RECENT, RECENT + 1
+"""The places of the two other windows."""
+WINDOWS = RECENT + 2
+KEPT = 180
+"""Windows for which one of them is kept."""
 SIZE = TAKEN // GROUPS
 FIRST, LAST = SIZE // 4, SIZE - SIZE // 4
 """The middle half of a group."""
@@ -38,30 +45,59 @@ class Samples:
     ms: Floats
     there: Flags
     """Which points exist."""
-    next: int = 0
+    next: int
     """The place in the ring that is written next."""
+    ages: Ints
+    """For how many windows the two others were kept, shape (2, operators)."""
 
 
 def none_of(operators: tuple[str, ...]) -> Samples:
     """Return samples without a point."""
     empty = np.zeros((len(operators), WINDOWS * GROUPS))
-    return Samples(operators=operators, rows=empty, ms=empty, there=empty.astype(bool))
+    ages = np.zeros((2, len(operators)), dtype=int)
+    there = empty.astype(bool)
+    return Samples(operators=operators, rows=empty, ms=empty, there=there, next=0, ages=ages)
 
 
 def added(samples: Samples, tasks: Mapping[str, Tasks]) -> Samples:
     """Return the samples with one more window, in place of the oldest. Operators without tasks get no points."""
     rows, ms, there = points([tasks.get(name) for name in samples.operators])
-    at = slice(samples.next * GROUPS, (samples.next + 1) * GROUPS)
-    after = (samples.next + 1) % WINDOWS
+    at, after = _place(samples.next), (samples.next + 1) % RECENT
     made = replace(
         samples,
         rows=samples.rows.copy(),
         ms=samples.ms.copy(),
         there=samples.there.copy(),
         next=after,
+        ages=samples.ages + 1,
     )
+    _keep_apart(made, at)
     made.rows[:, at], made.ms[:, at], made.there[:, at] = rows, ms, there
     return made
+
+
+def _place(number: int) -> slice:
+    return slice(number * GROUPS, (number + 1) * GROUPS)
+
+
+def _keep_apart(samples: Samples, leaving: slice) -> None:
+    """Move the window that leaves to one of the two other places, for each operator for which it belongs there."""
+    exists = samples.there[:, leaving].any(axis=1)
+    mean = _mean_rows(samples, leaving)
+    for number, place, sign in ((0, _place(FEWEST), -1), (1, _place(MOST), 1)):
+        old = (samples.ages[number] > KEPT) | ~samples.there[:, place].any(axis=1)
+        moves = exists & (old | (sign * (mean - _mean_rows(samples, place)) > 0))
+        if moves.any():
+            for array in (samples.rows, samples.ms, samples.there):
+                array[moves, place] = array[moves, leaving]
+            samples.ages[number, moves] = 0
+
+
+def _mean_rows(samples: Samples, place: slice) -> Floats:
+    mean: Floats = samples.rows[:, place].sum(axis=1) / np.maximum(
+        samples.there[:, place].sum(axis=1), 1
+    )
+    return mean
 
 
 def for_operators(samples: Samples | None, operators: tuple[str, ...]) -> Samples:

@@ -35,13 +35,12 @@ class Skew:
     """None if nothing needs to be done."""
 
 
-def heaviest(activity: Activity) -> float:
-    """Return the rows of the heaviest task over the mean; 1 if there were none."""
-    received = activity.reports.records_in
-    total = float(received.sum())
+def heaviest(activity: Activity, total: float) -> float:
+    """Return the rows of the heaviest task over the mean; 1 if there were none. total: rows of all tasks."""
     if not total:
         return 1.0
-    return max(1.0, float(received.max()) * activity.reports.parallelism / total)
+    reports = activity.reports
+    return max(1.0, float(reports.records_in.max()) * reports.parallelism / total)
 
 
 def skew(activity: Activity, times: float, work_ms: float, room_ms: float) -> Skew:

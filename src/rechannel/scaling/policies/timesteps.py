@@ -7,9 +7,11 @@ One evaluation:
 2. What arrives, plus the backlog over the catch-up time, travels downstream by the measured selectivities: DS2's
    targets.
 3. Timesteps take longer than the model says, for reasons that no task reports. The median over the last windows of
-   measured over predicted time multiplies all costs: DS2's correction by target over achieved rate.
+   measured over predicted time multiplies all costs: DS2's correction by target over achieved rate. Windows of less
+   than five timesteps do not count, as the rows of their tasks may be those of others.
 4. The least cores keep the interval at the utilisation (`model/cores.py`), for the costs as fitted and for both ends of
-   their interval: these are the ends of the answer's interval. Cores are rounded up to executors.
+   their interval: these are the ends of the answer's interval. Cores are rounded up to executors. Fewer executors than
+   there are must be enough at both ends, and without any remedy for skew.
 5. On those cores, each operator gets the tasks of its shortest turn. It keeps those that it has if its turn is hardly
    longer with them.
 
@@ -34,12 +36,16 @@ from rechannel.scaling.model.fits import ESTIMATE, FLAT, STEEP, Costs, task_cost
 from rechannel.scaling.model.optimal import targets_of
 from rechannel.scaling.model.rates import ALL, Floats
 from rechannel.scaling.model.timesteps import Pace
-from rechannel.scaling.policies.answers import Answer, advice_of, changes, executors_of
+from rechannel.scaling.policies.answers import Answer, advice_of, changes, enough
 from rechannel.scaling.policies.policy import Activity, Advice, Cores, Memory, Seen
-from rechannel.scaling.policies.samples import WINDOWS, Samples, added, for_operators
+from rechannel.scaling.policies.samples import Samples, added, for_operators
 from rechannel.scaling.policies.skew import heaviest, skew
 
 MOST_TASKS = 1e6
+OFFSETS = 6
+"""Windows whose offsets are remembered."""
+LEAST_TIMESTEPS = 5
+"""In a window that says how far the model is off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,28 +90,27 @@ class TimestepDs2:
         if seen.cores is None or seen.cores.interval_ms <= 0:
             msg = "this policy is for timesteps: give the cores of the engine and its interval"
             raise RefusedError(msg)
-        state = learned(seen, memory)
-        answer, state = self._answer(seen, seen.cores, state)
+        received = {n: float(e.reports.records_in.sum()) for n, e in seen.activities.items()}
+        state = learned(seen, received, memory)
+        answer, state = self._answer(seen, seen.cores, received, state)
         if answer is None:
             return None, state
         return advice_of(seen, seen.cores, answer), state
 
-    def _answer(self, seen: Seen, cores: Cores, state: Learned) -> tuple[Answer | None, Learned]:
+    def _answer(
+        self, seen: Seen, cores: Cores, received: Mapping[str, float], state: Learned
+    ) -> tuple[Answer | None, Learned]:
         """Return what is needed; None as long as no task was seen."""
         costs = task_costs(state.samples.rows, state.samples.ms, state.samples.there)
         names = state.samples.operators
         if not costs.known.any():
             return None, state
-        pace = Pace(
-            interval_ms=cores.interval_ms,
-            utilisation=self.utilisation,
-            in_flight=cores.in_flight,
-            driver_ms=cores.driver_ms,
-            launch_ms=cores.launch_ms,
-        )
+        pace = self._pace(cores)
         active = [seen.activities[name] for name in names]
-        times = np.array([heaviest(each) for each in active])
-        offsets = self._offsets(cores, costs, pace, times, active, state.offsets)
+        times = np.array([heaviest(seen.activities[n], received[n]) for n in names])
+        rows = np.array([received[name] for name in names]) / max(1, len(cores.durations_ms))
+        predicted = _predicted_ms(cores, pace, costs, rows, times, active)
+        offsets = self._offsets(cores, predicted, state.offsets)
         state = replace(state, offsets=offsets)
         offset = statistics.median(offsets) if offsets else 1.0
         targets = self.targets(seen, state)
@@ -125,7 +130,8 @@ class TimestepDs2:
             without = int(least_cores_each(now, pace, most=self.most_cores)[0][ESTIMATE])
         if not costs.known.all():
             needed = np.maximum(needed, cores.executors * cores.cores_per_executor)
-        slots = executors_of(int(needed[ESTIMATE]), cores) * cores.cores_per_executor
+        executors = enough(int(needed[ESTIMATE]), max(int(needed.max()), without), cores)
+        slots = executors * cores.cores_per_executor
         answer = Answer(
             operators=names,
             turns=turns,
@@ -137,10 +143,19 @@ class TimestepDs2:
             needed=(int(needed[ESTIMATE]), int(needed[FLAT]), int(needed[STEEP])),
             without_remedies=without,
             keeps=bool(keeps[ESTIMATE]),
-            slots=slots,
+            executors=executors,
             tasks=self._tasks(active, turns, pace, float(slots)),
         )
         return answer, state
+
+    def _pace(self, cores: Cores) -> Pace:
+        return Pace(
+            interval_ms=cores.interval_ms,
+            utilisation=self.utilisation,
+            in_flight=cores.in_flight,
+            driver_ms=cores.driver_ms,
+            launch_ms=cores.launch_ms,
+        )
 
     def targets(self, seen: Seen, state: Learned) -> dict[str, float]:
         """Return the records per second that will reach every operator."""
@@ -162,32 +177,35 @@ class TimestepDs2:
         return kept if used <= 1 else best
 
     def _offsets(
-        self,
-        cores: Cores,
-        costs: Costs,
-        pace: Pace,
-        times: Floats,
-        active: Sequence[Activity],
-        before: tuple[float, ...],
+        self, cores: Cores, predicted_ms: float, before: tuple[float, ...]
     ) -> tuple[float, ...]:
         """Return measured over predicted time of the last windows, of timesteps that ran one at a time."""
         count = len(cores.durations_ms)
-        if not count or cores.in_flight > 1 or self.most_offset == 1:
+        if count < LEAST_TIMESTEPS or cores.in_flight > 1 or predicted_ms <= 0:
             return before
-        tasks = np.array([float(each.reports.parallelism) for each in active])
-        did = Turns(
-            rows=np.array([float(each.reports.records_in.sum()) / count for each in active]),
-            fixed_ms=costs.fixed_ms[ESTIMATE],
-            row_ms=costs.row_ms[ESTIMATE],
-            heaviest=times,
-            most_tasks=tasks,
-        )
-        slots = float(max(1, cores.executors * cores.cores_per_executor))
-        predicted = pace.driver_ms + float(did.took(pace, tasks, np.array([slots])).sum())
-        if predicted <= 0:
-            return before
-        ratio = statistics.median(cores.durations_ms) / predicted
-        return (*before, min(max(ratio, 1.0), self.most_offset))[-WINDOWS:]
+        ratio = statistics.fmean(cores.durations_ms) / predicted_ms
+        return (*before, min(max(ratio, 1.0), self.most_offset))[-OFFSETS:]
+
+
+def _predicted_ms(
+    cores: Cores,
+    pace: Pace,
+    costs: Costs,
+    rows: Floats,
+    times: Floats,
+    active: Sequence[Activity],
+) -> float:
+    """Return what a timestep takes, by the model, over the rows that those of the window had."""
+    tasks = np.array([float(each.reports.parallelism) for each in active])
+    did = Turns(
+        rows=rows,
+        fixed_ms=costs.fixed_ms[ESTIMATE],
+        row_ms=costs.row_ms[ESTIMATE],
+        heaviest=times,
+        most_tasks=tasks,
+    )
+    slots = np.array([float(max(1, cores.executors * cores.cores_per_executor))])
+    return pace.driver_ms + float(did.took(pace, tasks, slots).sum())
 
 
 def _turns(
@@ -210,8 +228,8 @@ def _turns(
     )
 
 
-def learned(seen: Seen, memory: Memory) -> Learned:
-    """Return what is known after one more window."""
+def learned(seen: Seen, received: Mapping[str, float], memory: Memory) -> Learned:
+    """Return what is known after one more window. received: rows, by operator."""
     operators = tuple(
         name
         for name in seen.topology.operators
@@ -224,7 +242,7 @@ def learned(seen: Seen, memory: Memory) -> Learned:
     ratios = {} if before is None else dict(before.ratios)
     for consumer, inputs in seen.topology.inputs.items():
         for producer in inputs:
-            ratio = _ratio(seen, producer, consumer)
+            ratio = _ratio(seen, received, producer, consumer)
             if ratio is not None:
                 ratios[producer, consumer] = ratio
             elif (producer, consumer) not in ratios:
@@ -236,12 +254,12 @@ def learned(seen: Seen, memory: Memory) -> Learned:
     )
 
 
-def _ratio(seen: Seen, producer: str, consumer: str) -> float | None:
+def _ratio(seen: Seen, received: Mapping[str, float], producer: str, consumer: str) -> float | None:
     """Records sent to a consumer per record received; None if the window does not tell."""
     if producer not in seen.activities:
         return None
     reports = seen.activities[producer].reports
-    total = float(reports.records_in.sum())
+    total = received[producer]
     sent = reports.records_out.get(consumer, reports.records_out.get(ALL))
     if sent is None:
         return 0.0 if total and seen.topology.inputs[producer] else None

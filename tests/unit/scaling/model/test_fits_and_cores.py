@@ -28,12 +28,29 @@ def test_every_operator_gets_the_line_that_it_would_get_alone():
     together = task_costs(rows, ms, there)
     for place in range(5):
         here = there[place]
-        alone = task_cost(rows[place][here], ms[place][here])
-        one = together.of(place)
-        assert (one.fixed_ms, one.row_ms) == pytest.approx((alone.fixed_ms, alone.row_ms))
-        assert one.flat == pytest.approx(alone.flat)
-        assert one.steep == pytest.approx(alone.steep)
+        alone, one = task_cost(rows[place][here], ms[place][here]), together.of(place)
         assert one.samples == alone.samples == here.sum()
+        if place in (2, 4):  # two tasks, and equal rows: nothing is fixed, or all
+            assert (one.fixed_ms, one.steep[0]) == (0, 0)
+            assert one.flat == pytest.approx(alone.flat)
+            continue
+        middle = alone.fixed_ms + alone.row_ms * rows[place][here].mean()
+        error, half = (alone.flat[0] - alone.fixed_ms) / 2, middle / 2
+        trust = half**2 / (half**2 + error**2)
+        assert one.fixed_ms == pytest.approx(trust * alone.fixed_ms, rel=0.05, abs=1e-9)
+        assert one.flat[0] - one.fixed_ms == pytest.approx(2 * error * trust**0.5, rel=0.05)
+        assert one.ms(rows[place][here].mean()) == pytest.approx(middle, rel=0.05)
+
+
+@pytest.mark.parametrize(("noise", "fixed"), [(0.001, 20), (1000.0, 0)])
+def test_what_the_tasks_do_not_tell_is_taken_to_be_proportional(noise, fixed):
+    random = np.random.default_rng(5)
+    rows = 1000 + random.normal(0, 10, (1, 60))
+    ms = np.maximum(20 + 0.1 * rows + noise * random.normal(0, 0.02, rows.shape), 1.0)
+    cost = task_costs(rows, ms, np.ones(rows.shape, dtype=bool)).of(0)
+    assert cost.fixed_ms == pytest.approx(fixed, abs=5)
+    assert cost.ms(1000) == pytest.approx(120, rel=0.1)
+    assert (cost.flat[0] - cost.steep[0] > 60) == (noise > 1)
 
 
 def test_operators_without_tasks_and_without_rows():

@@ -8,14 +8,16 @@ from hypothesis import strategies as st
 
 from rechannel.errors import RefusedError
 from rechannel.scaling.policies.ds2 import Ds2
+from rechannel.scaling.policies.judging import health
 from rechannel.scaling.policies.policy import Advice
 from rechannel.scaling.policies.steering import SteeredPolicy, carried_out, step
 from rechannel.scaling.policies.steering_settings import Steering
 from rechannel.scaling.policies.steering_state import FREE, Price, Steered
 
-from .windows import batches, linear
+from .windows import batches, linear, tasks_of
 
 RATES = {"flatmap": 100.0, "count": 100.0}
+COST = {"fixed_ms": 1, "row_ms": 1, "timesteps": 10, "interval_ms": 1000}
 EAGER = Steering(warm_up_s=0, down_delay_s=0, ignore_down=0, horizon_s=None, most_changes=1000)
 
 
@@ -125,6 +127,21 @@ def test_growing_does_not_wait_for_what_may_shrink():
     assert stream.plan == {"flatmap": 12, "count": 10}
 
 
+def test_fewer_tasks_are_delayed_only_with_the_executors_that_they_are_for():
+    settings = replace(EAGER, down_delay_s=20, roll_back=False)
+    tasks = {name: tasks_of(100, 8, **COST) for name in ("flatmap", "count")}
+    fewer = Advice(parallelism={"flatmap": 4})
+    for executors, first in ((4, {"flatmap": 4}), (2, None)):
+        policy, state, actions = Says((replace(fewer, executors=executors),)), None, []
+        for number in range(3):
+            seen = batches(executors=4, start_s=10.0 * number, activities=tasks)
+            action, state = step(settings, policy, seen, state)
+            actions.append(action)
+        assert (actions[0] and actions[0].parallelism) == first
+        assert actions[2].parallelism == {"flatmap": 4}
+        assert actions[2].executors == (None if executors == 4 else 2)
+
+
 def test_numbers_stay_within_their_bounds():
     settings = replace(EAGER, parallelism=(2, 15), operators={"count": (3, 40)}, executors=(2, 4))
     stream = Stream(settings, Says((Advice(parallelism={"flatmap": 99, "count": 99}),)))
@@ -168,6 +185,23 @@ def test_timesteps_that_become_late_are_worse():
     late = batches(executors=2, start_s=10, interval_ms=1000, durations_ms=(1700.0, 1800, 1900))
     action, state = step(settings, policy, late, state)
     assert (action.executors, state.decision.outcome) == (4, "rolled back")
+
+
+def test_a_plan_for_a_stream_that_lags_is_not_judged():
+    policy = Says((Advice(executors=6), None))
+    slow = {"interval_ms": 1000, "durations_ms": (900.0,)}
+    before = batches(executors=4, backlog=300.0, **slow)
+    assert health(before).lagging
+    _, state = step(EAGER, policy, before)
+    later = batches(executors=6, start_s=10, interval_ms=1000, durations_ms=(9000.0,))
+    _, state = step(EAGER, policy, later, state)
+    assert state.decision.outcome == "enough"
+
+
+def test_rows_of_a_backlog_do_not_make_timesteps_late():
+    tasks = {"flatmap": tasks_of(300, 2, **COST)}
+    seen = batches(activities=tasks, interval_ms=1000, durations_ms=(1200.0,) * 10, rate=100)
+    assert health(seen).lateness == pytest.approx(0.4)
 
 
 def test_a_change_is_judged_by_the_median_of_some_windows():

@@ -13,7 +13,8 @@ from rechannel.scaling.model.timesteps import Pace, Turn, least_cores
 from rechannel.scaling.policies.policy import Advice, Arrivals, Tasks
 from rechannel.scaling.policies.samples import (
     GROUPS,
-    WINDOWS,
+    KEPT,
+    RECENT,
     added,
     for_operators,
     none_of,
@@ -220,7 +221,8 @@ def test_skew_asks_for_another_change_than_more_tasks(measured, remedy):
         shares={"count": hot(0.5, 8)},
         count=measured,
     )
-    assert heaviest(seen.activities["count"]) == pytest.approx(4)
+    counts = seen.activities["count"]
+    assert heaviest(counts, float(counts.reports.records_in.sum())) == pytest.approx(4)
     advice = decided(seen)
     assert advice.remedies == {"count": remedy}
     assert f"4.0 times the mean: {remedy}" in advice.reason
@@ -232,9 +234,9 @@ def test_skew_asks_for_another_change_than_more_tasks(measured, remedy):
 
 def test_skew_that_costs_next_to_nothing_needs_nothing():
     light = activity([50.0, 10, 10, 10], [1.0] * 4, heaviest_bin=0.6)
-    assert skew(light, heaviest(light), 10.0, 800.0).remedy is None
-    assert skew(light, heaviest(light), 1000.0, 800.0).remedy == "split"
-    assert heaviest(activity([0.0], [0.0])) == 1
+    assert skew(light, heaviest(light, 80.0), 10.0, 800.0).remedy is None
+    assert skew(light, heaviest(light, 80.0), 1000.0, 800.0).remedy == "split"
+    assert heaviest(activity([0.0], [0.0]), 0.0) == 1
 
 
 def test_operators_that_nothing_has_reached_stay_and_so_do_executors():
@@ -290,12 +292,19 @@ class TestSamples:
         x, y, there = points([Tasks(rows=np.array([3.0, 1]), ms=np.array([4.0, 2]))])
         assert (x[0, :2].tolist(), y[0, :2].tolist(), there.sum()) == ([3, 1], [4, 2], 2)
 
-    def test_the_oldest_window_leaves(self):
+    def test_the_last_windows_are_kept_and_those_with_fewest_and_most_rows(self):
         samples = none_of(("a",))
-        for number in range(WINDOWS + 1):
+        for number in (5, 1, 4, 9, 3, 2, 6, 7, 8):
             one = Tasks(rows=np.array([float(number)]), ms=np.array([1.0]))
             samples = added(samples, {"a": one})
-        assert sorted(samples.rows[samples.there].tolist()) == [1, 2, 3, 4, 5, 6]
+        assert sorted(samples.rows[samples.there].tolist()) == [1, 2, 6, 7, 8, 9]
+
+    def test_what_is_too_old_makes_room(self):
+        samples = none_of(("a",))
+        for number in (1, *[5] * (KEPT + RECENT + 2)):
+            one = Tasks(rows=np.array([float(number)]), ms=np.array([1.0]))
+            samples = added(samples, {"a": one})
+        assert samples.rows[samples.there].tolist() == [5] * (RECENT + 2)
 
     def test_operators_come_and_go(self):
         samples = added(none_of(("a", "b")), {"b": Tasks(rows=np.ones(1), ms=np.ones(1))})

@@ -68,6 +68,7 @@ def batches(
     window_s: float = 10.0,
     activities: Mapping[str, Activity] | None = None,
     rate: float = 100.0,
+    backlog: float = 0.0,
     **of_cores: Any,
 ) -> Seen:
     """A window of a micro-batch engine."""
@@ -77,7 +78,7 @@ def batches(
         end_s=start_s + window_s,
         topology=WORDS,
         activities=activities or {},
-        arrivals={"source": Arrivals(rate=rate)},
+        arrivals={"source": Arrivals(rate=rate, backlog=backlog)},
         cores=cores,
     )
 
