@@ -5,7 +5,9 @@
         sources={"lines": Source(load=Bursts(load=Wave(mean=1000, swing=400), seed=1))},
         operators={"count": Operator(rate=100)},
     )
+    policy = SteeredPolicy(policy=policy_named("ds2"))
     story = simulate(ContinuousEngine(dataflow), policy, until_s=86_400)
+    print(story.in_target(10), story.over_oracle)
 
 What it covers: rates, fixed costs, skew, slow instances and executors, bounded queues and back-pressure, restarts,
 executors that take time to arrive. What it does not: single records and their order, state and what moving it costs
@@ -16,6 +18,10 @@ from __future__ import annotations
 
 from rechannel.scaling.model.timesteps import Pace
 from rechannel.scaling.model.topology import Topology, topology
+from rechannel.scaling.policies.policy import Advice, Policy, Seen
+from rechannel.scaling.policies.registry import policy_named
+from rechannel.scaling.policies.steering import SteeredPolicy
+from rechannel.scaling.policies.steering_settings import Steering
 from rechannel.scaling.simulator.continuous import ContinuousEngine
 from rechannel.scaling.simulator.dataflow import Dataflow, Source
 from rechannel.scaling.simulator.executors import Cluster, Slow
@@ -38,6 +44,7 @@ from rechannel.scaling.simulator.timesteps import BatchOperator
 from rechannel.scaling.simulator.windows import Engine, Oracle, Window
 
 __all__ = [
+    "Advice",
     "BatchOperator",
     "Bursts",
     "Change",
@@ -52,8 +59,12 @@ __all__ = [
     "Operator",
     "Oracle",
     "Pace",
+    "Policy",
+    "Seen",
     "Slow",
     "Source",
+    "SteeredPolicy",
+    "Steering",
     "Steps",
     "Stopped",
     "Story",
@@ -62,6 +73,7 @@ __all__ = [
     "Wave",
     "Window",
     "mean_rate",
+    "policy_named",
     "simulate",
     "topology",
 ]
