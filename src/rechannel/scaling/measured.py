@@ -1,0 +1,331 @@
+"""From what a stream of ours has measured to the windows that policies see. Pure.
+
+A timestep covers the time from the look at the sources of the one before to its own. Consecutive timesteps make a
+window as soon as they cover its length. What interrupts a window:
+
+- **A reconfiguration**: a window has timesteps of one Configuration. What was begun before the change is a window of
+  its own if it covers at least half of the length, and is left out otherwise; the next begins after the change.
+- **A restart, or a timestep that is missing**: the time from the one before is unknown. The first timestep afterwards
+  only says where the time begins.
+- **Timesteps without telemetry of their tasks** are left out in the same way. The latest ones have none yet, as tasks
+  are reported up to a second after timesteps: they belong to the next call.
+
+What is not known stays at its default: without `Machines` there are no `Cores`, without backlogs the arrivals are what
+was read. An operator to which no other sends rows by an exchange, and which is no source, counts as a source at the
+rate at which it received rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from types import MappingProxyType
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from rechannel.errors import RefusedError
+from rechannel.kernels.tasks.binned import unpack_bins
+from rechannel.model.configuration import Configuration
+from rechannel.scaling.model.rates import Floats, Reports
+from rechannel.scaling.model.topology import Topology, topology
+from rechannel.scaling.policies.policy import Activity, Arrivals, Cores, Seen, Tasks
+from rechannel.telemetry.arrivals import arrival_rate
+from rechannel.telemetry.facts import TimestepProgress
+from rechannel.telemetry.recent_tasks import OperatorTasks, TimestepTasks
+
+NO_CONFIGURATIONS: Mapping[int, Configuration] = MappingProxyType({})
+NO_ROWS: Mapping[str, Sequence[float]] = MappingProxyType({})
+
+Edges: TypeAlias = Iterable[tuple[str, str]]
+"""Pairs (producer, consumer)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machines:
+    """What a stream runs on."""
+
+    executors: int
+    cores_per_executor: int
+
+    def __post_init__(self) -> None:
+        """Check the numbers. Raises RefusedError."""
+        if self.executors < 1 or self.cores_per_executor < 1:
+            raise RefusedError(f"{self}: give at least one executor with one core")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredWindow:
+    """A window, and the timesteps that it is made of."""
+
+    seen: Seen
+    first: int
+    """Timestep."""
+    last: int
+    """Timestep; the next windows are those after it."""
+    configuration: int | None
+    """Version of the Configuration; None if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A timestep of a window."""
+
+    facts: TimestepProgress
+    tasks: TimestepTasks
+
+    @property
+    def now_ms(self) -> int:
+        return self.facts.now_ms or 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Span:
+    """The timesteps of a window, and the one before, from whose look at the sources it goes."""
+
+    before: TimestepProgress
+    steps: tuple[_Step, ...]
+
+    @property
+    def start_ms(self) -> int:
+        return self.before.now_ms or 0
+
+    @property
+    def end_ms(self) -> int:
+        return self.steps[-1].now_ms
+
+    @property
+    def window_s(self) -> float:
+        return (self.end_ms - self.start_ms) / 1e3
+
+    @property
+    def configuration(self) -> int | None:
+        return self.steps[-1].facts.configuration
+
+
+def measured_windows(  # each argument is one thing that was measured, or one that telemetry does not know
+    progress: Sequence[TimestepProgress],
+    tasks: Iterable[TimestepTasks],
+    *,
+    length_s: float,
+    after: int = 0,
+    configurations: Mapping[int, Configuration] = NO_CONFIGURATIONS,
+    edges: Edges | None = None,
+    machines: Machines | None = None,
+    rows_per_bin: Mapping[str, Sequence[float]] = NO_ROWS,
+) -> tuple[MeasuredWindow, ...]:
+    """Return all windows that are complete, oldest first.
+
+    progress, tasks: of committed timesteps, oldest first. length_s: seconds that a window covers at least. after: the
+    latest timestep that does not count, such as the last one of the window before. configurations: by version; an
+    unknown one has the tasks that reported, one timestep in flight, and the interval at which timesteps began. edges:
+    None = as tasks have sent rows. rows_per_bin: by operator, for the latest window; without them, they are those of
+    the latest timestep that has them.
+
+    Raises RefusedError for a length that is not above 0.
+    """
+    if not 0 < length_s < float("inf"):
+        raise RefusedError(f"windows of {length_s} s: give a length above 0")
+    found = {each.timestep: each for each in tasks}
+    known = edges_of(found.values()) if edges is None else tuple(edges)
+    spans = list(_spans(progress, found, after, length_s * 1e3))
+    return tuple(
+        MeasuredWindow(
+            seen=_seen(
+                span,
+                known,
+                configurations.get(span.configuration or -1),
+                machines,
+                rows_per_bin if span is spans[-1] else NO_ROWS,
+            ),
+            first=span.steps[0].facts.timestep,
+            last=span.steps[-1].facts.timestep,
+            configuration=span.configuration,
+        )
+        for span in spans
+    )
+
+
+def edges_of(tasks: Iterable[TimestepTasks]) -> tuple[tuple[str, str], ...]:
+    """Return who has sent to whom, as (producer, consumer)."""
+    pairs = {
+        (name, to): None
+        for each in tasks
+        for name, operator in each.operators.items()
+        for to in operator.sent
+    }
+    return tuple(pairs)
+
+
+# Windows -------------------------------------------------------------------------------------------
+
+
+def _spans(
+    progress: Sequence[TimestepProgress],
+    found: Mapping[int, TimestepTasks],
+    after: int,
+    length_ms: float,
+) -> Iterator[_Span]:
+    before: TimestepProgress | None = None
+    steps: list[_Step] = []
+    for previous, facts in pairwise(each for each in progress if each.timestep >= after):
+        follows = _follows(previous, facts, found)
+        if steps and (not follows or facts.configuration != steps[-1].facts.configuration):
+            if before is not None and steps[-1].now_ms - (before.now_ms or 0) >= length_ms / 2:
+                yield _Span(before=before, steps=tuple(steps))
+            steps = []
+        if not follows:
+            continue
+        if not steps:
+            before = previous
+        steps.append(_Step(facts, found[facts.timestep]))
+        if before is not None and steps[-1].now_ms - (before.now_ms or 0) >= length_ms:
+            yield _Span(before=before, steps=tuple(steps))
+            steps = []
+
+
+def _follows(
+    previous: TimestepProgress, facts: TimestepProgress, found: Mapping[int, TimestepTasks]
+) -> bool:
+    """Whether the time from one timestep to the next is known, and the tasks of the second are all there."""
+    before, tasks = found.get(previous.timestep), found.get(facts.timestep)
+    if before is None or tasks is None or before.driver != tasks.driver:
+        return False
+    if previous.now_ms is None or facts.now_ms is None:
+        return False
+    told = {name: len(each.rows) for name, each in tasks.operators.items()}
+    all_told = all(told.get(name, 0) >= each.tasks for name, each in facts.operators.items())
+    return facts.timestep == previous.timestep + 1 and all_told
+
+
+def _seen(
+    span: _Span,
+    edges: Sequence[tuple[str, str]],
+    configuration: Configuration | None,
+    machines: Machines | None,
+    rows_per_bin: Mapping[str, Sequence[float]],
+) -> Seen:
+    names = dict.fromkeys(name for step in span.steps for name in step.tasks.operators)
+    graph = topology([(a, b) for a, b in edges if a in names and b in names], names)
+    columns = {name: _columns(span, name) for name in names}
+    return Seen(
+        start_s=span.start_ms / 1e3,
+        end_s=span.end_ms / 1e3,
+        topology=graph,
+        activities={
+            name: _activity(name, columns[name], configuration, rows_per_bin) for name in names
+        },
+        arrivals=_arrivals(span, graph, columns),
+        cores=None if machines is None else _cores(span, columns, configuration, machines),
+    )
+
+
+def _columns(span: _Span, name: str) -> list[OperatorTasks]:
+    steps = (step.tasks.operators.get(name) for step in span.steps)
+    return [each for each in steps if each is not None]
+
+
+def _arrivals(
+    span: _Span, graph: Topology, columns: Mapping[str, list[OperatorTasks]]
+) -> dict[str, Arrivals]:
+    facts = [span.before, *(step.facts for step in span.steps)]
+    out: dict[str, Arrivals] = {}
+    for name in graph.sources:
+        told = arrival_rate(facts, name) if name in facts[-1].sources else None
+        received = sum(float(each.rows.sum()) for each in columns[name])
+        out[name] = Arrivals(
+            rate=received / span.window_s if told is None else told.rate,
+            backlog=0.0 if told is None else float(told.backlog or 0),
+        )
+    return out
+
+
+# Operators and cores -------------------------------------------------------------------------------
+
+
+def _activity(
+    name: str,
+    columns: Sequence[OperatorTasks],
+    configuration: Configuration | None,
+    rows_per_bin: Mapping[str, Sequence[float]],
+) -> Activity:
+    numbers = np.concatenate([each.numbers for each in columns]).astype(np.int64)
+    rows = np.concatenate([each.rows for each in columns])
+    busy_ms = np.concatenate([each.busy_ms for each in columns])
+    given = None if configuration is None else configuration.operators.get(name)
+    told = int(numbers.max()) + 1
+    parallelism = told if given is None else max(told, given.tasks)
+    bins = _bins(columns, rows_per_bin.get(name))
+    total = 0.0 if bins is None else float(bins.sum())
+    sent: dict[str, float] = {}
+    for to, count in (pair for each in columns for pair in each.sent.items()):
+        sent[to] = sent.get(to, 0.0) + count
+    routing = None if given is None else given.routing
+    most = routing.bins if routing is not None else None if bins is None else len(bins)
+    return Activity(
+        reports=Reports(
+            parallelism=parallelism,
+            records_in=_by_task(numbers, rows, parallelism),
+            useful_s=_by_task(numbers, busy_ms / 1e3, parallelism),
+            records_out=sent,
+        ),
+        tasks=Tasks(rows=rows, ms=np.concatenate([each.core_ms for each in columns])),
+        heaviest_bin=None if bins is None or not total else float(bins.max()) / total,
+        most_tasks=most,
+    )
+
+
+def _by_task(numbers: npt.NDArray[np.int64], figures: Floats, tasks: int) -> Floats:
+    """Return the sum of each task's figures over the timesteps of a window, shape (tasks,)."""
+    return np.bincount(numbers, figures, minlength=tasks).astype(np.float64)
+
+
+def _bins(columns: Sequence[OperatorTasks], rows: Sequence[float] | None) -> Floats | None:
+    """Return rows per bin: those given, or those of the latest timestep that has them."""
+    if rows is not None:
+        return np.asarray(rows, dtype=np.float64)
+    packed = next((each.bins for each in reversed(columns) if each.bins), None)
+    if packed is None:
+        return None
+    counts = [unpack_bins(each) for each in packed]
+    if len({len(each) for each in counts}) != 1:
+        return None  # tasks of different routing tables
+    found: Floats = np.sum(counts, axis=0, dtype=np.float64)
+    return found
+
+
+def _cores(
+    span: _Span,
+    columns: Mapping[str, Sequence[OperatorTasks]],
+    configuration: Configuration | None,
+    machines: Machines,
+) -> Cores:
+    used_ms = sum(float(each.core_ms.sum()) for of in columns.values() for each in of)
+    there_ms = machines.executors * machines.cores_per_executor * span.window_s * 1e3
+    in_flight = 1 if configuration is None else configuration.in_flight
+    launches = [ms for step in span.steps if (ms := step.tasks.launch_ms) is not None]
+    times = [span.start_ms, *(step.now_ms for step in span.steps)]
+    began_ms = float(np.median(np.diff(times)))
+    return Cores(
+        executors=machines.executors,
+        cores_per_executor=machines.cores_per_executor,
+        busy=min(1.0, used_ms / there_ms),
+        interval_ms=began_ms if configuration is None else float(configuration.interval_ms),
+        durations_ms=tuple(step.facts.duration_ms for step in span.steps),
+        in_flight=in_flight,
+        driver_ms=float(np.median([_driver_ms(step, in_flight) for step in span.steps])),
+        launch_ms=float(np.median(launches)) if launches else 0.0,
+    )
+
+
+def _driver_ms(step: _Step, in_flight: int) -> float:
+    """Return what the driver needed for a timestep.
+
+    With several in flight, a timestep waits for others between its turns: then only planning and committing count.
+    """
+    if in_flight == 1:
+        return step.tasks.driver_ms
+    phases = step.facts.phases
+    return max(0.0, phases.get("plan", 0.0) + phases.get("commit", 0.0))
