@@ -54,8 +54,8 @@ class ContinuousEngine:
             msg = f"tick_s={tick_s}, pause_s={pause_s}, noise={noise}: give a tick above 0, no negative time or noise"
             raise RefusedError(msg)
         for name, each in dataflow.operators.items():
-            if each.queue_s < tick_s:
-                msg = f"operator {name!r}: its queue holds {each.queue_s} s of work; give a tick of at most that"
+            if each.queue_s < tick_s * max([1.0, *each.speeds]):
+                msg = f"operator {name!r}: its queue holds {each.queue_s} s of work; give a shorter tick"
                 raise RefusedError(msg)
         self._dataflow, self._tick_s, self._pause_s, self._noise = dataflow, tick_s, pause_s, noise
         self._random = np.random.default_rng(seed)

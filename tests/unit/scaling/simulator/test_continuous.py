@@ -254,6 +254,9 @@ def test_the_cost_of_a_day_does_not_depend_on_the_parallelism():
         lambda: chain(Source(load=Constant(rate=1)), Operator(rate=1), Operator(rate=1), tick_s=2),
         lambda: chain(Source(load=Constant(rate=1)), Operator(rate=1), Operator(rate=1), tick_s=-1),
         lambda: chain(
+            Source(load=Constant(rate=1)), Operator(rate=1, speeds=(2,)), Operator(rate=1)
+        ),
+        lambda: chain(
             Source(load=Constant(rate=1)), Operator(rate=1), Operator(rate=1), parallelism={"x": 1}
         ),
         lambda: chain(
