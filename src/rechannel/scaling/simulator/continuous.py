@@ -126,9 +126,9 @@ class ContinuousEngine:
             core_seconds=self.cores * (until_s - start),
         )
 
-    def oracle(self, edges_s: Floats) -> Oracle:
+    def oracle(self, edges_s: Floats, *, utilisation: float = 1.0) -> Oracle:
         """Return the least instances that would have kept up between each of these times and the next."""
-        return oracle(self._dataflow, edges_s)
+        return oracle(self._dataflow, edges_s, utilisation=utilisation)
 
     def held(self) -> dict[str, float]:
         """Return the records that each operator has in its queues, and each source in its backlog."""

@@ -17,7 +17,7 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -157,15 +157,9 @@ class MicroBatchEngine:
         self._executors.settle(until)
         return self._observer.window(start, until, self._tasks, self._executors, self._ranges)
 
-    def oracle(self, edges_s: Floats) -> Oracle:
-        """Return the least cores that would have kept the whole interval between each of these times and the next."""
-        pace = Pace(
-            interval_ms=self._pace.interval_ms,
-            utilisation=1.0,
-            in_flight=self._pace.in_flight,
-            driver_ms=self._pace.driver_ms,
-            launch_ms=self._pace.launch_ms,
-        )
+    def oracle(self, edges_s: Floats, *, utilisation: float = 1.0) -> Oracle:
+        """Return the least cores that would have kept the interval between each of these times and the next."""
+        pace = replace(self._pace, utilisation=utilisation)
         each = self._executors.cluster.cores_per_executor
         return oracle(self._dataflow, pace, edges_s, cores_per_executor=each)
 

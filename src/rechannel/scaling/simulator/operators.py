@@ -74,13 +74,16 @@ class Operator:
         return min(rate * each.speed / each.share for each in some if each.share > 0)
 
 
-def oracle(dataflow: Dataflow[Operator], edges_s: Floats) -> Oracle:
+def oracle(dataflow: Dataflow[Operator], edges_s: Floats, *, utilisation: float) -> Oracle:
     """Return the least instances that keep up with the mean load between each of these times and the next.
 
-    Where no number does, the least that has nine tenths of the largest capacity there is.
+    utilisation: share of an instance's time that may be used. Where no number of instances does, the least that has
+    nine tenths of the largest capacity there is. Raises RefusedError for a share that is not one.
     """
-    demand = dataflow.demand(edges_s)
-    least = {name: _least(each, demand[name]) for name, each in dataflow.operators.items()}
+    if not 0 < utilisation <= 1:
+        raise RefusedError(f"utilisation={utilisation}: give a number above 0 and at most 1")
+    demand, of = dataflow.demand(edges_s), dataflow.operators
+    least = {name: _least(each, demand[name] / utilisation) for name, each in of.items()}
     return Oracle(
         edges_s=edges_s,
         cores=sum(least.values(), np.zeros(len(edges_s) - 1)),

@@ -19,12 +19,19 @@ from rechannel.scaling.simulator.windows import Engine, Window
 
 
 def simulate(
-    engine: Engine, policy: Policy | None, *, until_s: float, every_s: float = 60.0
+    engine: Engine,
+    policy: Policy | None,
+    *,
+    until_s: float,
+    every_s: float = 60.0,
+    oracle_utilisation: float = 1.0,
 ) -> Story:
     """Run an engine until a time, and return its story.
 
-    policy: None changes nothing. every_s: the policy interval; the last one may be shorter. Raises RefusedError for a
-    time that is not later than the engine's, and for advice that cannot be followed.
+    policy: None changes nothing. every_s: the policy interval; the last one may be shorter. oracle_utilisation: share
+    of an instance's time, or of an interval, that the oracle may use.
+
+    Raises RefusedError for a time that is not later than the engine's, and for advice that cannot be followed.
     """
     start = engine.now_s
     if not start < until_s < math.inf or not 0 < every_s < math.inf:
@@ -56,7 +63,7 @@ def simulate(
         spans_s=np.concatenate([each.spans_s for each in windows]),
         latency_s=np.concatenate([each.latency_s for each in windows]),
         core_seconds=sum(each.core_seconds for each in windows),
-        oracle=engine.oracle(edges),
+        oracle=engine.oracle(edges, utilisation=oracle_utilisation),
     )
 
 

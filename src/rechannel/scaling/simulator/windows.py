@@ -75,6 +75,9 @@ class Engine(Protocol):
         """Change the parallelism of some operators, and the executors, now. Raises RefusedError for what cannot be."""
         ...
 
-    def oracle(self, edges_s: Floats) -> Oracle:
-        """Return the least that would have done between each of these times and the next."""
+    def oracle(self, edges_s: Floats, *, utilisation: float = 1.0) -> Oracle:
+        """Return the least that would have done between each of these times and the next.
+
+        utilisation: share of an instance's time, or of an interval, that may be used.
+        """
         ...

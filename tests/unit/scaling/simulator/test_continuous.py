@@ -230,6 +230,10 @@ def test_the_oracle_has_the_least_that_keeps_up():
         for p, need in zip(second, [190, 620, 0], strict=True)
     )
     assert oracle.core_seconds == 60 * sum([1, 4, 1, *second])
+    half = ContinuousEngine(flow).oracle(np.array([0.0, 60, 120]), utilisation=0.5)
+    assert half.parallelism["first"].tolist() == [2, 7]
+    with pytest.raises(RefusedError, match="utilisation=0"):
+        ContinuousEngine(flow).oracle(np.array([0.0, 60]), utilisation=0)
 
 
 def test_the_cost_of_a_day_does_not_depend_on_the_parallelism():

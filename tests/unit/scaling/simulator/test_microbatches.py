@@ -242,6 +242,8 @@ def test_the_oracle_has_the_least_cores_that_keep_the_interval():
         assert longest_ms(rate, int(least)) <= 1000
         assert least == 1 or longest_ms(rate, int(least) - 1) > 1000
     assert oracle.cores[0] < oracle.cores[1] < oracle.cores[2]
+    slack = engine(load).oracle(np.array([120.0, 180]), utilisation=0.8).cores[0]
+    assert longest_ms(25_000, int(slack)) <= 800 < longest_ms(25_000, int(slack) - 1)
 
 
 def longest_ms(rate, cores):
