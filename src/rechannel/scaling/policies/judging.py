@@ -8,11 +8,13 @@ A window is measured by two figures:
                what arrives: rows of a backlog make a timestep longer, but no plan worse. Above 1 the stream lags
 
 A stream that lags, or has more of a backlog than arrives in two intervals, is in another condition afterwards, whatever
-was changed: plans made then are not judged. Otherwise, a plan is worse than the one before it if less is achieved, by
-the share `worse`, or if its timesteps are late and take longer, by that share. If the load has meanwhile changed by
-more than `differs`, the two cannot be compared, and the plan stays. A plan that was taken back is not tried again, nor
-is any that goes further in the same direction, until the load differs by that share from the load under which it
-failed.
+was changed: plans made then are not judged. Nor does a window count in which a backlog is worked off, as after a change
+that took its time. Otherwise, a plan is worse than the one before it if less is achieved, by the share `worse`, or if
+its timesteps are late and take longer, by that share. If the load has meanwhile changed by more than `differs`, the
+two cannot be compared, and the plan stays.
+
+A plan that was taken back is not tried again, nor is any that goes further in the same direction, until the load
+differs by that share from the load under which it failed. A stream that lags may grow nevertheless.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ from rechannel.scaling.policies.policy import Seen
 from rechannel.scaling.policies.steering_settings import Steering
 
 BACKLOG_INTERVALS = 2
+CATCHING_UP = 1.05
+"""Records read over records that arrive, above which a backlog is worked off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +44,8 @@ class Health:
     """None for an engine without timesteps."""
     lagging: bool = False
     """Of an engine with timesteps: whether it is late, or a backlog waits."""
+    catching_up: bool = False
+    """Of an engine with timesteps: whether it reads more than arrives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,13 +61,20 @@ def health(seen: Seen) -> Health:
     """Return how a window went."""
     load = sum(each.rate for each in seen.arrivals.values())
     cores = seen.cores
-    lateness, lagging = None, False
+    lateness, lagging, catching_up = None, False, False
     if cores is not None and cores.durations_ms and cores.interval_ms > 0:
         lateness = statistics.median(cores.durations_ms) / (cores.interval_ms * cores.in_flight)
-        lateness /= _extra(seen, len(cores.durations_ms) * cores.interval_ms / 1e3)
+        lateness /= max(1.0, _read(seen, len(cores.durations_ms) * cores.interval_ms / 1e3))
+        catching_up = _read(seen, seen.window_s) > CATCHING_UP
         backlog = sum(each.backlog for each in seen.arrivals.values())
         lagging = lateness > 1 or backlog > BACKLOG_INTERVALS * load * cores.interval_ms / 1e3
-    return Health(load=load, achieved=achieved(seen), lateness=lateness, lagging=lagging)
+    return Health(
+        load=load,
+        achieved=achieved(seen),
+        lateness=lateness,
+        lagging=lagging,
+        catching_up=catching_up,
+    )
 
 
 def achieved(seen: Seen) -> float | None:
@@ -78,11 +91,11 @@ def achieved(seen: Seen) -> float | None:
     return taken / arrived if arrived > 0 else None
 
 
-def _extra(seen: Seen, span_s: float) -> float:
-    """Return the rows of the timesteps over those that arrive in their intervals, at least 1. span_s: of all."""
+def _read(seen: Seen, span_s: float) -> float:
+    """Return the records read over those that arrive in a time; 1 if that is not known."""
     read = [(_emitted(seen, source), each.rate) for source, each in seen.arrivals.items()]
     arriving = sum(rate for emitted, rate in read if emitted is not None) * span_s
-    return max(1.0, sum(emitted or 0.0 for emitted, _ in read) / arriving) if arriving else 1.0
+    return sum(emitted or 0.0 for emitted, _ in read) / arriving if arriving else 1.0
 
 
 def _emitted(seen: Seen, source: str) -> float | None:

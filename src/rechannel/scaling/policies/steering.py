@@ -71,7 +71,7 @@ def step(
     state, worse = _judged(settings, state, window, present)
     if worse is not None:
         return _back(settings, state, said, worse, window)
-    if state.trial is not None:
+    if state.trial is not None and state.trial.windows:
         why = f"{len(state.trial.windows)} of {settings.judged_after} windows since the last change"
         return None, replace(state, decision=replace(said, outcome="judging", why=why))
     advice, memory = policy.decide(seen, state.memory)
@@ -109,6 +109,8 @@ def _judged(
         return state, None
     if any(present.get(name) != number for name, number in trial.plan.items()):
         return replace(state, trial=None), None  # it never came into effect
+    if window.catching_up:
+        return state, None
     trial = replace(trial, windows=(*trial.windows, window))
     if len(trial.windows) < settings.judged_after:
         return replace(state, trial=trial), None
@@ -180,10 +182,10 @@ def _permitted(
         return replace(said, outcome="cap", why=why)
     alike = [e for e in state.failed if comparable(window.load, e.load, settings.differs)]
     failed = already_failed(said.plan, alike)
-    if failed is not None:
+    saved = _cores(said.present, seen) - _cores(said.plan, seen)
+    if failed is not None and not (window.lagging and saved < 0):
         why = f"{_difference(failed.plan, failed.before)} was taken back at {failed.load:,.0f} records per second"
         return replace(said, outcome="failed", why=why)
-    saved = _cores(said.present, seen) - _cores(said.plan, seen)
     if saved > 0 and settings.horizon_s is not None:
         price = price_of(seen, _action(said, said.advice))
         costs = price.core_s + price.delay_s * _cores(said.present, seen)

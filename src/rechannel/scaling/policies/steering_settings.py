@@ -26,9 +26,9 @@ class Steering:
     combine: str = "max"
     """How: "max" is safe, "median" ignores single windows that are irregular."""
     ignore_up: int = 0
-    """A number that would grow by no more than this stays. 0 and 1 are what DS2's own manager has."""
-    ignore_down: int = 1
-    """A number that would shrink by no more than this stays."""
+    """A number that would grow by no more than this stays."""
+    ignore_down: int = 0
+    """A number that would shrink by no more than this stays; DS2's own manager has 1, and no delay."""
     down_delay_s: float = 300.0
     """For how long less must have been advised before anything shrinks, then to the most of that time."""
     parallelism: Bounds = (1, 100_000)

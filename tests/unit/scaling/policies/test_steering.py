@@ -18,7 +18,7 @@ from .windows import batches, linear, tasks_of
 
 RATES = {"flatmap": 100.0, "count": 100.0}
 COST = {"fixed_ms": 1, "row_ms": 1, "timesteps": 10, "interval_ms": 1000}
-EAGER = Steering(warm_up_s=0, down_delay_s=0, ignore_down=0, horizon_s=None, most_changes=1000)
+EAGER = Steering(warm_up_s=0, down_delay_s=0, horizon_s=None, most_changes=1000)
 
 
 @dataclass(frozen=True)
@@ -204,6 +204,33 @@ def test_rows_of_a_backlog_do_not_make_timesteps_late():
     assert health(seen).lateness == pytest.approx(0.4)
 
 
+def test_a_window_that_works_off_a_backlog_does_not_judge():
+    policy = Says((Advice(executors=6), None))
+    timesteps = {"interval_ms": 1000, "durations_ms": (900.0,) * 10}
+    even = {"flatmap": tasks_of(100, 2, **COST)}
+    _, state = step(EAGER, policy, batches(executors=4, activities=even, **timesteps))
+    late = {"interval_ms": 1000, "durations_ms": (2000.0,) * 10, "executors": 6}
+    more = {"flatmap": tasks_of(130, 2, **COST)}
+    seen = batches(activities=more, start_s=10, **late)
+    assert health(seen).catching_up
+    _, state = step(EAGER, policy, seen, state)
+    assert state.decision.outcome == "enough"
+    _, state = step(EAGER, policy, batches(activities=even, start_s=20, **late), state)
+    assert state.decision.outcome == "rolled back"
+
+
+def test_a_stream_that_lags_may_grow_to_a_plan_that_failed():
+    policy = Says((Advice(executors=6), Advice(executors=6)))
+    good, bad = ({"interval_ms": 1000, "durations_ms": (each,) * 10} for each in (900.0, 2000.0))
+    _, state = step(EAGER, policy, batches(executors=4, **good))
+    _, state = step(EAGER, policy, batches(executors=6, start_s=10, **bad), state)
+    assert state.decision.outcome == "rolled back"
+    _, held = step(EAGER, policy, batches(executors=4, start_s=20, **good), state)
+    assert held.decision.outcome == "failed"
+    _, grown = step(EAGER, policy, batches(executors=4, start_s=20, **bad), state)
+    assert grown.decision.outcome == "changed"
+
+
 def test_a_change_is_judged_by_the_median_of_some_windows():
     stream = Stream(replace(EAGER, judged_after=3), wants(5))
     assert stream.outcomes(4) == ["changed", "judging", "judging", "rolled back"]
@@ -251,7 +278,7 @@ def test_settings_that_make_no_sense_are_refused(wrong):
 
 @given(st.integers(1, 60), st.integers(1, 60), st.floats(1, 4000), st.floats(0.3, 1))
 def test_ds2_under_steering_changes_a_linear_stream_once(flatmap, count, arriving, utilisation):
-    settings = Steering(warm_up_s=10, ignore_down=0, down_delay_s=20)
+    settings = Steering(warm_up_s=10, down_delay_s=20)
     stream = Stream(settings, Ds2(utilisation=utilisation), {"flatmap": flatmap, "count": count})
     stream.arriving = arriving
     before = dict(stream.plan)
