@@ -14,7 +14,7 @@ its timesteps are late and take longer, by that share. If the load has meanwhile
 two cannot be compared, and the plan stays.
 
 A plan that was taken back is not tried again, nor is any that goes further in the same direction, until the load
-differs by that share from the load under which it failed. A stream that lags may grow nevertheless.
+differs by that share from the load under which it failed, or for `barred_s`. A stream that lags may grow nevertheless.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ class Health:
 class Failed:
     """A plan that was taken back."""
 
+    at_s: float
     plan: Plan
     before: Plan
     load: float

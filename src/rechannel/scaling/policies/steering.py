@@ -44,6 +44,8 @@ from rechannel.scaling.policies.steering_settings import Steering
 from rechannel.scaling.policies.steering_state import Decision, PriceOf, Steered, Trial, free
 
 TINY_S = 1e-6
+FAILED = 20
+"""Plans taken back that are remembered."""
 
 
 def carried_out(state: Steered, at_s: float) -> Steered:
@@ -128,11 +130,11 @@ def _back(
         why = f"the last change made it worse ({worse}), but the plan before it is out of bounds"
         said = replace(said, outcome="enough", why=why)
         return None, replace(state, trial=None, decision=said)
-    failed = Failed(plan=trial.plan, before=trial.before, load=window.load)
+    failed = Failed(at_s=said.at_s, plan=trial.plan, before=trial.before, load=window.load)
     why = f"the last change is taken back: {worse}"
     said = replace(said, outcome="rolled back", why=why, plan=before)
     peaks = remembered(state.peaks, before, said.at_s, settings.down_delay_s)
-    state = replace(state, trial=None, failed=(*state.failed, failed), peaks=peaks)
+    state = replace(state, trial=None, failed=(*state.failed, failed)[-FAILED:], peaks=peaks)
     return _action(said, None), _changed(settings, state, said)
 
 
@@ -180,7 +182,12 @@ def _permitted(
     if len(lately) >= settings.most_changes:
         why = f"{len(lately)} changes within {settings.per_s:g} s, and no more are allowed"
         return replace(said, outcome="cap", why=why)
-    alike = [e for e in state.failed if comparable(window.load, e.load, settings.differs)]
+    alike = [
+        each
+        for each in state.failed
+        if each.at_s > said.at_s - settings.barred_s
+        and comparable(window.load, each.load, settings.differs)
+    ]
     failed = already_failed(said.plan, alike)
     saved = _cores(said.present, seen) - _cores(said.plan, seen)
     if failed is not None and not (window.lagging and saved < 0):

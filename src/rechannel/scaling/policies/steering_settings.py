@@ -48,13 +48,15 @@ class Steering:
     """By which share a plan must be worse. See `judging.py`."""
     differs: float = 0.2
     """By which share the load must have changed until a plan that was taken back may be tried again."""
+    barred_s: float = 1800.0
+    """For how long it is not tried again at the same load."""
     horizon_s: float | None = 1800.0
     """Within which a change that saves cores must save more core-seconds than it costs; None = at any price."""
 
     def __post_init__(self) -> None:
         """Check the settings. Raises RefusedError that names the first that makes no sense."""
         not_negative = ("interval_s", "warm_up_s", "down_delay_s", "ignore_up", "ignore_down")
-        for name in (*not_negative, "worse", "differs"):
+        for name in (*not_negative, "worse", "differs", "barred_s"):
             value = getattr(self, name)
             if not 0 <= value < math.inf:
                 raise RefusedError(f"{name}={value}: give a number that is not negative")

@@ -65,7 +65,7 @@ class TimestepDs2:
 
     utilisation: float = 0.8
     """Share of the interval that may be used."""
-    catch_up_s: float | None = 120.0
+    catch_up_s: float | None = 60.0
     """Seconds within which a backlog is to be worked off; None = backlogs do not count."""
     most_cores: int = 10_000
     gain: float = 0.05

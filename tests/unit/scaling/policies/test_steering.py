@@ -170,6 +170,8 @@ def test_a_plan_that_is_worse_is_taken_back_and_not_tried_again_until_the_load_d
     assert "50% of what arrives is processed, and it was 100%" in action.reason
     assert stream.outcomes(2) == ["failed", "failed"]  # 5 again, and 4
     assert stream.outcomes(1) == ["changed"]  # 8 goes less far
+    stream = Stream(replace(EAGER, barred_s=15), wants(5))
+    assert stream.outcomes(4) == ["changed", "rolled back", "failed", "changed"]
     stream = Stream(EAGER, wants(5))
     assert stream.outcomes(3) == ["changed", "rolled back", "failed"]
     stream.arriving = 500.0

@@ -161,7 +161,7 @@ def test_equal_tasks_leave_an_interval_and_another_parallelism_closes_it():
 
 def test_a_backlog_is_worked_off_within_the_catch_up_time():
     seen = stream(10_000, {"flatmap": 4, "count": 4})
-    late = Arrivals(rate=10_000, backlog=1_200_000)
+    late = Arrivals(rate=10_000, backlog=600_000)
     behind = replace(seen, arrivals={"source": late})
     target = in_full(behind).evidence["operators"]["flatmap"]["target_per_s"]
     assert target == pytest.approx(20_000)
