@@ -159,6 +159,20 @@ def edges_of(tasks: Iterable[TimestepTasks]) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
+def machines_of(tasks: Iterable[TimestepTasks]) -> Machines | None:
+    """Return the executors and cores that tasks were seen on, in the latest timestep; None without any task.
+
+    Cores are those that were taken at the same time: fewer than there are if none of the operators has a task for each.
+    """
+    latest = None
+    for each in tasks:
+        latest = each if each.at_once else latest
+    if latest is None:
+        return None
+    executors = max(1, latest.executors)
+    return Machines(executors=executors, cores_per_executor=-(-latest.at_once // executors))
+
+
 # Windows -------------------------------------------------------------------------------------------
 
 

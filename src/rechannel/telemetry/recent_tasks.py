@@ -73,6 +73,10 @@ class TimestepTasks:
     driver: int
     """Which driver ran it: changes with every restart."""
     operators: Mapping[str, OperatorTasks]
+    executors: int = 0
+    """Executors that had a task; 0 without Spark's figures."""
+    at_once: int = 0
+    """Most tasks that had a core at the same time."""
 
     @property
     def tasks(self) -> int:
@@ -156,6 +160,8 @@ class RecentTasks:
             duration_ms=event.duration_ms,
             driver=self._driver,
             operators={name: columns_of(tasks) for name, tasks in opened.tasks.items()},
+            executors=len({t.executor for of in opened.tasks.values() for t in of if t.executor}),
+            at_once=at_once([task for of in opened.tasks.values() for task in of]),
         )
         kept = self._kept
         kept.append(entry)
@@ -195,6 +201,16 @@ def columns_of(tasks: Sequence[TaskFinished]) -> OperatorTasks:
         offered=offered,
         bins=tuple(task.bins for task in tasks if task.bins is not None),
     )
+
+
+def at_once(tasks: Sequence[TaskFinished]) -> int:
+    """Return the most tasks that had a core at the same time."""
+    if not tasks:
+        return 0
+    launched = np.sort(np.array([task.launch_ms for task in tasks], dtype=np.float64))
+    finished = np.sort(np.array([task.finish_ms for task in tasks], dtype=np.float64))
+    ended = np.searchsorted(finished, launched, side="right")
+    return int((np.arange(1, len(tasks) + 1) - ended).max())
 
 
 def _figures(task: TaskFinished) -> tuple[float, ...]:

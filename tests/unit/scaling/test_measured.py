@@ -14,7 +14,7 @@ from rechannel import aggregates as agg
 from rechannel.errors import RefusedError
 from rechannel.kernels.tasks.binned import pack_bins
 from rechannel.model.configuration import Configuration, OperatorConfiguration
-from rechannel.scaling.measured import Machines, edges_of, measured_windows
+from rechannel.scaling.measured import Machines, edges_of, machines_of, measured_windows
 from rechannel.scaling.model.rates import rates_of
 from rechannel.scaling.policies.ds2 import Ds2
 from rechannel.sources.backlog import Backlog
@@ -206,6 +206,15 @@ def test_a_window_has_a_length(length_s):
 def test_machines_have_cores():
     with pytest.raises(RefusedError, match="at least one executor"):
         Machines(executors=1, cores_per_executor=0)
+
+
+def test_machines_are_those_that_tasks_were_seen_on():
+    assert machines_of([]) is None
+    tasks = recent_tasks([driver(), *events(2, tasks=5)])
+    assert [each.at_once for each in tasks] == [5, 5]
+    assert machines_of(tasks) == Machines(executors=1, cores_per_executor=5)
+    two = [dataclasses.replace(each, executors=2) for each in tasks]
+    assert machines_of(two) == Machines(executors=2, cores_per_executor=3)
 
 
 # A stream ------------------------------------------------------------------------------------------

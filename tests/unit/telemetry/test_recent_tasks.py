@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 import rechannel as rc
@@ -18,6 +20,7 @@ from rechannel.telemetry.reading import read_events
 from rechannel.telemetry.recent_tasks import (
     TIMESTEPS_WITH_BINS,
     RecentTasks,
+    at_once,
     columns_of,
     recent_tasks,
 )
@@ -78,6 +81,22 @@ def test_with_sparks_figures_a_core_is_taken_from_launch_to_result():
     assert (found.began_ms, found.ended_ms) == (100, 150)
     # The fourth waited for a core: the driver had no part in that.
     assert found.launch_ms == 3
+
+
+def test_cores_are_counted_by_the_tasks_that_have_one_at_once():
+    assert at_once([]) == 0
+    spans = [(0, 10), (2, 5), (5, 8), (6, 7), (10, 12)]
+    tasks = [task(1, number=n, began=began, ms=end - began) for n, (began, end) in enumerate(spans)]
+    assert at_once(tasks) == 3
+    events = [DRIVER, begun(1), *tasks, done(1)]
+    (found,) = recent_tasks(events)
+    assert (found.at_once, found.executors) == (3, 0)
+    placed = [
+        each.measured(dataclasses.replace(measured(n, n, n + 2), executor=str(n % 2)))
+        for n, each in enumerate(tasks)
+    ]
+    (found,) = recent_tasks([DRIVER, begun(1), *placed, done(1)])
+    assert (found.at_once, found.executors) == (2, 2)
 
 
 def test_the_driver_has_what_is_in_no_turn():
