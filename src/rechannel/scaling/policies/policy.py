@@ -119,7 +119,8 @@ class Advice:
     """What a policy would have."""
 
     parallelism: Mapping[str, int] = field(default_factory=dict)
-    """Instances by operator; operators that are absent keep what they have."""
+    """Instances by operator; operators that are absent keep what they have. If executors are added, tasks for them
+    wait for them: before, they would take turns on the old ones."""
     executors: int | None = None
     """None: as many as there are."""
     reason: str = ""

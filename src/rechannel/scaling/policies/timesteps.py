@@ -4,8 +4,8 @@ One evaluation:
 
 1. The tasks of the window join the samples (`samples.py`), and a line through them says for each operator what is fixed
    and what is per row (`model/fits.py`).
-2. What arrives, plus the backlog over the catch-up time, travels downstream by the measured selectivities: DS2's
-   targets.
+2. What arrives, averaged over the last windows (`averaging.py`), plus the backlog over the catch-up time, travels
+   downstream by the measured selectivities: DS2's targets.
 3. Timesteps take longer than the model says, for reasons that no task reports. The median over the last windows of
    measured over predicted time multiplies all costs: DS2's correction by target over achieved rate. Windows of less
    than five timesteps do not count, as the rows of their tasks may be those of others.
@@ -24,6 +24,7 @@ turn differs most between the ends.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,6 +38,7 @@ from rechannel.scaling.model.optimal import targets_of
 from rechannel.scaling.model.rates import ALL, Floats
 from rechannel.scaling.model.timesteps import Pace
 from rechannel.scaling.policies.answers import Answer, advice_of, changes, enough
+from rechannel.scaling.policies.averaging import Windows, mean, with_window
 from rechannel.scaling.policies.policy import Activity, Advice, Cores, Memory, Seen
 from rechannel.scaling.policies.samples import Samples, added, for_operators
 from rechannel.scaling.policies.skew import heaviest, skew
@@ -57,6 +59,7 @@ class Learned:
     """Selectivities of edges (producer, consumer), as last measured."""
     offsets: tuple[float, ...] = ()
     """Measured over predicted time of timesteps, of the last windows."""
+    arrived: Windows = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +70,10 @@ class TimestepDs2:
     """Share of the interval that may be used."""
     catch_up_s: float | None = 60.0
     """Seconds within which a backlog is to be worked off; None = backlogs do not count."""
+    average_s: float = 60.0
+    """Over how long the rate of what arrives is averaged; 0 = the last window."""
+    jump: float = 0.3
+    """By which share a window's rate must differ from the average to be another load, from which it begins anew."""
     most_cores: int = 10_000
     gain: float = 0.05
     """By which share a turn must become shorter for its tasks to be changed."""
@@ -77,6 +84,8 @@ class TimestepDs2:
         """Check the settings. Raises RefusedError."""
         if not 0 < self.utilisation <= 1 or (self.catch_up_s is not None and self.catch_up_s <= 0):
             raise RefusedError(f"{self}: give 0 < utilisation <= 1 and a catch-up time above 0")
+        if not (0 <= self.average_s < math.inf and self.jump >= 0):
+            raise RefusedError(f"{self}: give a time and a jump that are not negative")
         if self.most_cores < 1 or self.gain < 0 or self.most_offset < 1:
             raise RefusedError(f"{self}: give cores and an offset of at least 1, and a gain >= 0")
 
@@ -91,7 +100,14 @@ class TimestepDs2:
             msg = "this policy is for timesteps: give the cores of the engine and its interval"
             raise RefusedError(msg)
         received = {n: float(e.reports.records_in.sum()) for n, e in seen.activities.items()}
-        state = learned(seen, received, memory)
+        arrived = with_window(
+            {} if memory is None else memory.arrived,
+            seen.arrivals,
+            seen.window_s,
+            average_s=self.average_s,
+            jump=self.jump,
+        )
+        state = replace(learned(seen, received, memory), arrived=arrived)
         answer, state = self._answer(seen, seen.cores, received, state)
         if answer is None:
             return None, state
@@ -161,7 +177,8 @@ class TimestepDs2:
         """Return the records per second that will reach every operator."""
         catch_up = self.catch_up_s
         due = {
-            name: each.rate + (each.backlog / catch_up if catch_up is not None else 0.0)
+            name: mean(state.arrived[name])
+            + (each.backlog / catch_up if catch_up is not None else 0.0)
             for name, each in seen.arrivals.items()
         }
         return targets_of(seen.topology, state.ratios, due)
