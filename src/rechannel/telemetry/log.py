@@ -53,7 +53,7 @@ class EventLog:
         *,
         roll_bytes: int = 16 << 20,
         keep_files: int = 8,
-        capacity: int = 20_000,
+        capacity: int = 100_000,
         flush_s: float = 0.25,
         complete: Complete | None = None,
         seen: Seen | None = None,

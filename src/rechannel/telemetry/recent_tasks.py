@@ -196,7 +196,7 @@ def columns_of(tasks: Sequence[TaskFinished]) -> OperatorTasks:
         core_ms=core,
         began_ms=float(launched.min()),
         ended_ms=float(finished.max()),
-        launch_ms=_between_launches(tasks, launched, finished),
+        launch_ms=_between_launches(tasks, launched),
         sent=sent,
         offered=offered,
         bins=tuple(task.bins for task in tasks if task.bins is not None),
@@ -208,8 +208,8 @@ def at_once(tasks: Sequence[TaskFinished]) -> int:
     if not tasks:
         return 0
     launched = np.sort(np.array([task.launch_ms for task in tasks], dtype=np.float64))
-    finished = np.sort(np.array([task.finish_ms for task in tasks], dtype=np.float64))
-    ended = np.searchsorted(finished, launched, side="right")
+    freed = np.sort(np.array([_freed_ms(task) for task in tasks], dtype=np.float64))
+    ended = np.searchsorted(freed, launched, side="right")
     return int((np.arange(1, len(tasks) + 1) - ended).max())
 
 
@@ -220,13 +220,24 @@ def _figures(task: TaskFinished) -> tuple[float, ...]:
     return task.task, task.rows_in, busy, core, launched, finished
 
 
-def _between_launches(
-    tasks: Sequence[TaskFinished], launched: Floats, finished: Floats
-) -> float | None:
-    """Return the milliseconds between launches of the first wave: those before any task had finished."""
+def _freed_ms(task: TaskFinished) -> float:
+    """Return when a task left its core at the earliest.
+
+    Spark gives the core to the next task before it has the result of this one. The executor's own figures leave out the
+    way to it, so that no two tasks of one core overlap.
+    """
+    if task.spark is None:
+        return task.finish_ms
+    spark = task.spark
+    took_ms = spark.deserialise_ms + spark.run_ms + spark.result_serialise_ms
+    return min(spark.finish_ms, spark.launch_ms + took_ms) if took_ms else spark.finish_ms
+
+
+def _between_launches(tasks: Sequence[TaskFinished], launched: Floats) -> float | None:
+    """Return the milliseconds between launches of the first wave: those before any task had left its core."""
     if any(task.spark is None for task in tasks):
         return None
-    first = launched[launched < finished.min()]
+    first = launched[launched < min(map(_freed_ms, tasks))]
     return float(first.max() - first.min()) / (len(first) - 1) if len(first) > 1 else None
 
 

@@ -99,6 +99,21 @@ def test_cores_are_counted_by_the_tasks_that_have_one_at_once():
     assert (found.at_once, found.executors) == (2, 2)
 
 
+def test_a_core_is_free_before_its_result_is_there():
+    """On two cores, Spark launches the third task before it has the result of the first."""
+    spans = [(100, 140), (102, 150), (131, 170), (141, 175)]
+    tasks = [
+        task(
+            1, number=n, spark=dataclasses.replace(measured(n, *span), run_ms=25, deserialise_ms=2)
+        )
+        for n, span in enumerate(spans)
+    ]
+    assert columns_of(tasks).launch_ms == 2
+    assert at_once(tasks) == 2
+    unknown = [task(1, number=n, spark=measured(n, *span)) for n, span in enumerate(spans)]
+    assert at_once(unknown) == 3
+
+
 def test_the_driver_has_what_is_in_no_turn():
     events = [
         DRIVER,
