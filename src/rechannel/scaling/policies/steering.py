@@ -10,9 +10,10 @@ One evaluation is one call of `step`. It asks in this order, and the first "no" 
     failed       was this plan, or one less far in the same direction, taken back under this load?
     price        if it saves cores: does it save more core-seconds within the horizon than it costs?
 
-What it answers is advice that may be followed, or None. Why, in a sentence, is in the `Decision` of the state. The
-state is a value; `carried_out` sets when a change was complete, if that takes long. A stream that is changed by someone
-else needs nothing: the present plan is always that of the window.
+What it answers is advice that may be followed, or None. Why, in a sentence, is in the `Decision` of the state, with all
+that the policy said: its remedies for skew are not held back, and lead to no change of parallelism. The state is a
+value; `carried_out` sets when a change was complete, if that takes long. A stream that is changed by someone else needs
+nothing: the present plan is always that of the window.
 """
 
 from __future__ import annotations

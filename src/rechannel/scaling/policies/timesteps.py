@@ -7,8 +7,8 @@ One evaluation:
 2. What arrives, averaged over the last windows (`averaging.py`), plus the backlog over the catch-up time, travels
    downstream by the measured selectivities: DS2's targets.
 3. Timesteps take longer than the model says, for reasons that no task reports. The median over the last windows of
-   measured over predicted time multiplies all costs: DS2's correction by target over achieved rate. Windows of less
-   than five timesteps do not count, as the rows of their tasks may be those of others.
+   measured over predicted time multiplies all costs: DS2's correction by target over achieved rate. Windows are put
+   together until they have five timesteps, as some of the rows of a window are those of timesteps that end after it.
 4. The least cores keep the interval at the utilisation (`model/cores.py`), for the costs as fitted and for both ends of
    their interval: these are the ends of the answer's interval. Cores are rounded up to executors. Fewer executors than
    there are must be enough at both ends, and without any remedy for skew.
@@ -47,7 +47,10 @@ MOST_TASKS = 1e6
 OFFSETS = 6
 """Windows whose offsets are remembered."""
 LEAST_TIMESTEPS = 5
-"""In a window that says how far the model is off."""
+"""That say how far the model is off."""
+
+
+NOTHING: tuple[int, float, Mapping[str, float]] = (0, 0.0, {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +62,8 @@ class Learned:
     """Selectivities of edges (producer, consumer), as last measured."""
     offsets: tuple[float, ...] = ()
     """Measured over predicted time of timesteps, of the last windows."""
+    measured: tuple[int, float, Mapping[str, float]] = NOTHING
+    """Timesteps, their milliseconds, and rows by operator, of windows that have too few to be compared."""
     arrived: Windows = field(default_factory=dict)
 
 
@@ -124,11 +129,10 @@ class TimestepDs2:
         pace = self._pace(cores)
         active = [seen.activities[name] for name in names]
         times = np.array([heaviest(seen.activities[n], received[n]) for n in names])
-        rows = np.array([received[name] for name in names]) / max(1, len(cores.durations_ms))
-        predicted = _predicted_ms(cores, pace, costs, rows, times, active)
-        offsets = self._offsets(cores, predicted, state.offsets)
-        state = replace(state, offsets=offsets)
-        offset = statistics.median(offsets) if offsets else 1.0
+        state = self._compared(
+            cores, pace, costs, times, active, _with_window(state, cores, received)
+        )
+        offset = statistics.median(state.offsets) if state.offsets else 1.0
         targets = self.targets(seen, state)
         now = _turns(
             costs, offset, times, active, np.array([targets[name] for name in names]), pace
@@ -193,15 +197,36 @@ class TimestepDs2:
         used = max(float(share[ESTIMATE]) for share in turns.shares(pace, kept, cores))
         return kept if used <= 1 else best
 
-    def _offsets(
-        self, cores: Cores, predicted_ms: float, before: tuple[float, ...]
-    ) -> tuple[float, ...]:
-        """Return measured over predicted time of the last windows, of timesteps that ran one at a time."""
-        count = len(cores.durations_ms)
-        if count < LEAST_TIMESTEPS or cores.in_flight > 1 or predicted_ms <= 0:
-            return before
-        ratio = statistics.fmean(cores.durations_ms) / predicted_ms
-        return (*before, min(max(ratio, 1.0), self.most_offset))[-OFFSETS:]
+    def _compared(
+        self,
+        cores: Cores,
+        pace: Pace,
+        costs: Costs,
+        times: Floats,
+        active: Sequence[Activity],
+        state: Learned,
+    ) -> Learned:
+        """Return the state with one more offset, if there are enough timesteps, and if they ran one at a time."""
+        count, took_ms, received = state.measured
+        if count < LEAST_TIMESTEPS:
+            return state
+        rows = np.array([received[name] for name in state.samples.operators]) / count
+        predicted = _predicted_ms(cores, pace, costs, rows, times, active)
+        state = replace(state, measured=NOTHING)
+        if cores.in_flight > 1 or predicted <= 0:
+            return state
+        ratio = min(max(took_ms / count / predicted, 1.0), self.most_offset)
+        return replace(state, offsets=(*state.offsets, ratio)[-OFFSETS:])
+
+
+def _with_window(state: Learned, cores: Cores, received: Mapping[str, float]) -> Learned:
+    """Return the state with the timesteps of one more window to compare; those of other operators are forgotten."""
+    count, took_ms, before = state.measured
+    if before.keys() != received.keys():
+        count, took_ms, before = 0, 0.0, dict.fromkeys(received, 0.0)
+    rows = {name: number + before[name] for name, number in received.items()}
+    took_ms += sum(cores.durations_ms)
+    return replace(state, measured=(count + len(cores.durations_ms), took_ms, rows))
 
 
 def _predicted_ms(
@@ -268,6 +293,7 @@ def learned(seen: Seen, received: Mapping[str, float], memory: Memory) -> Learne
         samples=added(samples, tasks),
         ratios=ratios,
         offsets=() if before is None else before.offsets,
+        measured=NOTHING if before is None else before.measured,
     )
 
 

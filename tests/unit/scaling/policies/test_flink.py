@@ -4,6 +4,8 @@ import math
 from dataclasses import dataclass, field, replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rechannel.errors import RefusedError
 from rechannel.scaling.policies.flink import Flink
@@ -72,6 +74,33 @@ def test_the_learned_coefficient():
     assert coefficient(learning, [(1, 100.0), (2, 180.0), (4, 300.0)]) == 0.8
     assert coefficient(learning, [(1, 100.0), (2, 180.0)]) == 1
     assert coefficient(learning, [(1, 100.0), (10, 100.0), (20, 100.0)]) == 0.5
+
+
+@given(
+    st.integers(1, 300),
+    st.floats(0, 20),
+    st.integers(1, 10),
+    st.integers(10, 250),
+    st.sampled_from([None, 1, 100, 128, 360]),
+)
+def test_bounds_are_left_only_by_what_is_there_and_directions_are_kept(
+    present, factor, least, most, groups
+):
+    settings = replace(DEFAULTS, least=least, most=most, key_groups=groups)
+    number = new_parallelism(settings, present, factor)
+    assert min(present, least, groups or least) <= number <= max(present, most)
+    if groups is not None and present <= groups:
+        assert number <= groups
+        assert (number - present) * (factor - 1) >= 0
+
+
+@given(st.floats(0, 1e5), st.floats(1, 5), st.integers(1, 150))
+def test_more_arrives_no_fewer_instances_without_alignment(rate, times, present):
+    def answer(arriving: float) -> int:
+        needed = capacity(FREE, arriving, 0, FREE.utilisation, restart=True)
+        return new_parallelism(FREE, present, scale_factor(FREE, needed, 100.0 * present))
+
+    assert answer(rate) <= answer(rate * times)
 
 
 @dataclass

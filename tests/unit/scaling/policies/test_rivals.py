@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rechannel.errors import RefusedError
 from rechannel.scaling.policies.dhalion import DOWN, UP, Dhalion, Used, pressures
@@ -225,6 +227,21 @@ class TestStreamingDynamicAllocation:
 def test_settings_that_make_no_sense_are_refused(made, wrong):
     with pytest.raises(RefusedError, match="give"):
         made(**wrong)
+
+
+@given(st.integers(0, 9), st.integers(9, 20), st.integers(0, 500), st.floats(0, 300))
+def test_dynamic_allocation_stays_within_its_bounds(least, most, tasks, seconds):
+    policy = DynamicAllocation(least_executors=least, most_executors=most)
+    state, executors = None, 9
+    for _ in range(4):
+        seen = waiting(tasks, seconds, executors=executors, window_s=60.0)
+        advice, state = policy.decide(seen, state)
+        executors = executors if advice is None else advice.executors
+        assert least <= executors <= most
+        idle = batches(executors=executors, idle_s=(seconds,) * executors)
+        advice, state = policy.decide(idle, state)
+        executors = executors if advice is None else advice.executors
+        assert least <= executors <= most
 
 
 def test_policies_have_names():

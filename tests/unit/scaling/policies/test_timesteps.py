@@ -179,6 +179,22 @@ def test_time_that_no_task_reports_multiplies_costs():
     assert in_full(seen, TimestepDs2(most_offset=1)).evidence["offset"] == 1
 
 
+def test_windows_of_few_timesteps_are_compared_together():
+    policy, memory, offsets = TimestepDs2(), None, []
+    for number in range(3):
+        seen = stream(10_000, {"flatmap": 4, "count": 4}, start_s=10.0 * number, took=1.5)
+        two = replace(seen.cores, durations_ms=seen.cores.durations_ms[:2])
+        less = {
+            name: replace(
+                each, reports=replace(each.reports, records_in=each.reports.records_in / 5)
+            )
+            for name, each in seen.activities.items()
+        }
+        advice, memory = policy.in_full(replace(seen, cores=two, activities=less), memory)
+        offsets.append(advice.evidence["offset"])
+    assert offsets == [1, 1, pytest.approx(1.5, rel=0.02)]
+
+
 def test_tasks_stay_if_others_are_hardly_better():
     # 21 tasks on 20 cores take two waves; 19 take one that is hardly longer than that of 20.
     rate = 60_000
