@@ -1,14 +1,6 @@
 """From what a stream of ours has measured to the windows that policies see. Pure.
 
-A timestep covers the time from the look at the sources of the one before to its own. Consecutive timesteps make a
-window as soon as they cover its length. What interrupts a window:
-
-- **A reconfiguration**: a window has timesteps of one Configuration. What was begun before the change is a window of
-  its own if it covers at least half of the length, and is left out otherwise; the next begins after the change.
-- **A restart, or a timestep that is missing**: the time from the one before is unknown. The first timestep afterwards
-  only says where the time begins.
-- **Timesteps without telemetry of their tasks** are left out in the same way. The latest ones have none yet, as tasks
-  are reported up to a second after timesteps: they belong to the next call.
+`spans.py` says which timesteps make a window. Their tasks, added up by their numbers, are the reports of instances.
 
 What is not known stays at its default: without `Machines` there are no `Cores`, without backlogs the arrivals are what
 was read. An operator to which no other sends rows by an exchange, and which is no source, counts as a source at the
@@ -17,9 +9,8 @@ rate at which it received rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -32,6 +23,7 @@ from rechannel.model.configuration import Configuration
 from rechannel.scaling.model.rates import Floats, Reports
 from rechannel.scaling.model.topology import Topology, topology
 from rechannel.scaling.policies.policy import Activity, Arrivals, Cores, Seen, Tasks
+from rechannel.scaling.spans import Span, Step, spans
 from rechannel.telemetry.arrivals import arrival_rate
 from rechannel.telemetry.facts import TimestepProgress
 from rechannel.telemetry.recent_tasks import OperatorTasks, TimestepTasks
@@ -69,43 +61,7 @@ class MeasuredWindow:
     """Version of the Configuration; None if unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """A timestep of a window."""
-
-    facts: TimestepProgress
-    tasks: TimestepTasks
-
-    @property
-    def now_ms(self) -> int:
-        return self.facts.now_ms or 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Span:
-    """The timesteps of a window, and the one before, from whose look at the sources it goes."""
-
-    before: TimestepProgress
-    steps: tuple[_Step, ...]
-
-    @property
-    def start_ms(self) -> int:
-        return self.before.now_ms or 0
-
-    @property
-    def end_ms(self) -> int:
-        return self.steps[-1].now_ms
-
-    @property
-    def window_s(self) -> float:
-        return (self.end_ms - self.start_ms) / 1e3
-
-    @property
-    def configuration(self) -> int | None:
-        return self.steps[-1].facts.configuration
-
-
-def measured_windows(  # each argument is one thing that was measured, or one that telemetry does not know
+def measured_windows(
     progress: Sequence[TimestepProgress],
     tasks: Iterable[TimestepTasks],
     *,
@@ -118,11 +74,11 @@ def measured_windows(  # each argument is one thing that was measured, or one th
 ) -> tuple[MeasuredWindow, ...]:
     """Return all windows that are complete, oldest first.
 
-    progress, tasks: of committed timesteps, oldest first. length_s: seconds that a window covers at least. after: the
-    latest timestep that does not count, such as the last one of the window before. configurations: by version; an
-    unknown one has the tasks that reported, one timestep in flight, and the interval at which timesteps began. edges:
-    None = as tasks have sent rows. rows_per_bin: by operator, for the latest window; without them, they are those of
-    the latest timestep that has them.
+    progress, tasks: of committed timesteps, oldest first. length_s: seconds that a window covers at least; see
+    `spans.MOST_TIMESTEPS`. after: the latest timestep that does not count, such as the last one of the window before.
+    configurations: by version; an unknown one has the tasks that reported, one timestep in flight, and the interval at
+    which timesteps began. edges: None = as tasks have sent rows. rows_per_bin: by operator, for the latest window;
+    without them, they are those of the latest timestep that has them.
 
     Raises RefusedError for a length that is not above 0.
     """
@@ -130,7 +86,7 @@ def measured_windows(  # each argument is one thing that was measured, or one th
         raise RefusedError(f"windows of {length_s} s: give a length above 0")
     found = {each.timestep: each for each in tasks}
     known = edges_of(found.values()) if edges is None else tuple(edges)
-    spans = list(_spans(progress, found, after, length_s * 1e3))
+    made = list(spans(progress, found, after, length_s * 1e3))
     return tuple(
         MeasuredWindow(
             seen=_seen(
@@ -138,13 +94,13 @@ def measured_windows(  # each argument is one thing that was measured, or one th
                 known,
                 configurations.get(span.configuration or -1),
                 machines,
-                rows_per_bin if span is spans[-1] else NO_ROWS,
+                rows_per_bin if span is made[-1] else NO_ROWS,
             ),
             first=span.steps[0].facts.timestep,
             last=span.steps[-1].facts.timestep,
             configuration=span.configuration,
         )
-        for span in spans
+        for span in made
     )
 
 
@@ -173,49 +129,8 @@ def machines_of(tasks: Iterable[TimestepTasks]) -> Machines | None:
     return Machines(executors=executors, cores_per_executor=-(-latest.at_once // executors))
 
 
-# Windows -------------------------------------------------------------------------------------------
-
-
-def _spans(
-    progress: Sequence[TimestepProgress],
-    found: Mapping[int, TimestepTasks],
-    after: int,
-    length_ms: float,
-) -> Iterator[_Span]:
-    before: TimestepProgress | None = None
-    steps: list[_Step] = []
-    for previous, facts in pairwise(each for each in progress if each.timestep >= after):
-        follows = _follows(previous, facts, found)
-        if steps and (not follows or facts.configuration != steps[-1].facts.configuration):
-            if before is not None and steps[-1].now_ms - (before.now_ms or 0) >= length_ms / 2:
-                yield _Span(before=before, steps=tuple(steps))
-            steps = []
-        if not follows:
-            continue
-        if not steps:
-            before = previous
-        steps.append(_Step(facts, found[facts.timestep]))
-        if before is not None and steps[-1].now_ms - (before.now_ms or 0) >= length_ms:
-            yield _Span(before=before, steps=tuple(steps))
-            steps = []
-
-
-def _follows(
-    previous: TimestepProgress, facts: TimestepProgress, found: Mapping[int, TimestepTasks]
-) -> bool:
-    """Whether the time from one timestep to the next is known, and the tasks of the second are all there."""
-    before, tasks = found.get(previous.timestep), found.get(facts.timestep)
-    if before is None or tasks is None or before.driver != tasks.driver:
-        return False
-    if previous.now_ms is None or facts.now_ms is None:
-        return False
-    told = {name: len(each.rows) for name, each in tasks.operators.items()}
-    all_told = all(told.get(name, 0) >= each.tasks for name, each in facts.operators.items())
-    return facts.timestep == previous.timestep + 1 and all_told
-
-
 def _seen(
-    span: _Span,
+    span: Span,
     edges: Sequence[tuple[str, str]],
     configuration: Configuration | None,
     machines: Machines | None,
@@ -236,13 +151,13 @@ def _seen(
     )
 
 
-def _columns(span: _Span, name: str) -> list[OperatorTasks]:
+def _columns(span: Span, name: str) -> list[OperatorTasks]:
     steps = (step.tasks.operators.get(name) for step in span.steps)
     return [each for each in steps if each is not None]
 
 
 def _arrivals(
-    span: _Span, graph: Topology, columns: Mapping[str, list[OperatorTasks]]
+    span: Span, graph: Topology, columns: Mapping[str, list[OperatorTasks]]
 ) -> dict[str, Arrivals]:
     facts = [span.before, *(step.facts for step in span.steps)]
     out: dict[str, Arrivals] = {}
@@ -311,7 +226,7 @@ def _bins(columns: Sequence[OperatorTasks], rows: Sequence[float] | None) -> Flo
 
 
 def _cores(
-    span: _Span,
+    span: Span,
     columns: Mapping[str, Sequence[OperatorTasks]],
     configuration: Configuration | None,
     machines: Machines,
@@ -334,7 +249,7 @@ def _cores(
     )
 
 
-def _driver_ms(step: _Step, in_flight: int) -> float:
+def _driver_ms(step: Step, in_flight: int) -> float:
     """Return what the driver needed for a timestep.
 
     With several in flight, a timestep waits for others between its turns: then only planning and committing count.

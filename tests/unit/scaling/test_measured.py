@@ -17,6 +17,7 @@ from rechannel.model.configuration import Configuration, OperatorConfiguration
 from rechannel.scaling.measured import Machines, edges_of, machines_of, measured_windows
 from rechannel.scaling.model.rates import rates_of
 from rechannel.scaling.policies.ds2 import Ds2
+from rechannel.scaling.spans import MOST_TIMESTEPS
 from rechannel.sources.backlog import Backlog
 from rechannel.telemetry.events import (
     JobStarted,
@@ -130,6 +131,14 @@ def test_windows_follow_each_other():
     later = windows(events(8), after=5)
     assert [(each.first, each.last) for each in later] == [(6, 7)]
     assert later[0].seen.start_s == 4
+
+
+def test_a_window_has_no_more_timesteps_than_a_job_shows():
+    stream = events(2 * MOST_TIMESTEPS + 3)
+    found = windows(stream, length_s=3_600)
+    assert [each.last - each.first + 1 for each in found] == [MOST_TIMESTEPS] * len(found)
+    assert len(found) == 1
+    assert found[0].seen.window_s == MOST_TIMESTEPS
 
 
 def test_a_change_ends_a_window():
