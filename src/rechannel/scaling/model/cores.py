@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from rechannel.scaling.model.optimal import SLACK
 from rechannel.scaling.model.rates import Floats
-from rechannel.scaling.model.timesteps import Pace
+from rechannel.scaling.model.timesteps import NEGLIGIBLE_MS, Pace
 
 Ints: TypeAlias = npt.NDArray[np.int_]
 
@@ -48,7 +48,7 @@ class Turns:
         """Return the tasks of each operator with which its turn is the shortest."""
         most = np.minimum(cores, self.most_tasks)
         work = self.rows * self.row_ms * self.heaviest
-        if not pace.launch_ms:
+        if pace.launch_ms < NEGLIGIBLE_MS:
             return np.where(work > 0, most, 1.0)
         best = np.sqrt(work / pace.launch_ms)
         fewer = np.minimum(np.maximum(np.floor(best), 1.0), most)

@@ -33,6 +33,10 @@ from rechannel.scaling.model.costs import TaskCost
 from rechannel.scaling.model.optimal import SLACK, instances
 
 
+NEGLIGIBLE_MS = 1e-9
+"""To launch a task in."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
     """What one operator has to do in every timestep."""
@@ -107,7 +111,7 @@ def best_tasks(turn: Turn, pace: Pace, cores: int) -> int:
     work = turn.rate / 1e3 * pace.interval_ms * turn.cost.row_ms * turn.heaviest
     if not work:
         return 1
-    if not pace.launch_ms:
+    if pace.launch_ms < NEGLIGIBLE_MS:
         return most
     best = math.sqrt(work / pace.launch_ms)
     around = {min(max(1, math.floor(best)), most), min(max(1, math.ceil(best)), most)}
