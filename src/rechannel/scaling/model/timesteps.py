@@ -32,7 +32,6 @@ from rechannel.errors import RefusedError
 from rechannel.scaling.model.costs import TaskCost
 from rechannel.scaling.model.optimal import SLACK, instances
 
-
 NEGLIGIBLE_MS = 1e-9
 """To launch a task in."""
 
