@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from rechannel.model.patience import Patience
     from rechannel.profiling.api import compare_profiles, profile, profile_session
     from rechannel.running import Reconfiguration, RunningJob
+    from rechannel.scaling.files.api import scaling_advice
     from rechannel.settings import Settings
     from rechannel.state.stores.local import Durability
 
@@ -67,6 +68,7 @@ _HOMES = {
     "profile_session": "rechannel.profiling.api",
     "read": "rechannel.dataflow.streams.reader",
     "run_batch": "rechannel.batch",
+    "scaling_advice": "rechannel.scaling.files.api",
     "session": "rechannel.engine.spark.session.session",
 }
 """The module of each name in the root."""
@@ -142,6 +144,7 @@ __all__ = [
     "profile_session",
     "read",
     "run_batch",
+    "scaling_advice",
     "session",
     "sinks",
     "sources",

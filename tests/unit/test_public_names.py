@@ -36,6 +36,7 @@ ROOT = [
     "profile_session",
     "read",
     "run_batch",
+    "scaling_advice",
     "session",
     "sinks",
     "sources",

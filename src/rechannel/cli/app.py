@@ -29,6 +29,7 @@ from rechannel.cli.profile import profile
 from rechannel.cli.repair import repair
 from rechannel.cli.replay import replay
 from rechannel.cli.run import run
+from rechannel.cli.scale import scale
 from rechannel.cli.screen import complain
 from rechannel.cli.sql import sql
 from rechannel.cli.state import state
@@ -90,6 +91,7 @@ app.command("controllers")(controllers)
 app.add_typer(control, name="control")
 app.command("watch")(watch)
 app.command("profile")(profile)
+app.command("scale")(scale)
 app.command(
     "bench",
     add_help_option=False,

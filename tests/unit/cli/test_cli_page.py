@@ -16,6 +16,7 @@ from rechannel.cli.remote.commands import UNNAMED, changes
 from tests.support import endless
 from tests.support.controllers import shop_control
 from tests.unit.profiling import logs
+from tests.unit.scaling.files.word_count import write_word_count
 
 PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8")
 
@@ -23,6 +24,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8
 COMMANDS = [
     *("demo", "run", "status", "state", "events", "verify", "repair", "replay"),
     *("reconfigure", "plan", "history", "abort", "controllers", "control", "watch", "profile"),
+    "scale",
 ]
 
 
@@ -79,6 +81,7 @@ def test_the_examples_run(rechannel, tmp_path, monkeypatch, request):
     shop_control(tmp_path / "path", monkeypatch)
     (tmp_path / "spark-events").mkdir()
     (tmp_path / "spark-events" / "app-1").write_bytes(b"".join(logs.small()))
+    write_word_count(tmp_path / "word-count")
     job = endless.start(tmp_path / "state")
     blocks = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     request.addfinalizer(job.stop)
