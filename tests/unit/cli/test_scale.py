@@ -36,6 +36,7 @@ def test_options_reach_the_model(word_count, rechannel):
     assert lag.lines[0].endswith(
         "; 3 adjusted, since sources lag although no operator lacks instances"
     )
+    assert "0.94 instances, times 1.36; keep 2." in lag.lines[1]
     timely = rechannel("scale", word_count, "--system", "timely")
     assert "All operators together: 2 workers instead of 2." in timely.lines
     (word_count / "given").write_text("Source,1000000")

@@ -12,6 +12,7 @@ class OperatorAdvice:
     """What one operator needs."""
 
     name: str
+    """With the id, if several operators have the name."""
     instances: int
     """That it had."""
     target: float
@@ -19,13 +20,15 @@ class OperatorAdvice:
     rate: float | None
     """Records per second that one instance can process: the true processing rate; None = not known."""
     exact: float
-    """Instances as a real number, before the factor and rounding."""
+    """Instances as a real number, before the factor, the threshold and rounding."""
     advised: int
     """Instances that it needs."""
     low: int
     """Least that an epoch advises."""
     high: int
     """Most that an epoch advises."""
+    times: float
+    """By what the exact number was multiplied: 1 + factor, and the ratio of the sources if the epoch was adjusted."""
     reports: int
     """Instances whose rates are known."""
     known: bool
@@ -42,9 +45,10 @@ class OperatorAdvice:
         if self.rate is None:
             return f"{self.name}: no rate of processing is known; {change}."
         least = "" if self.known else "at least "
+        times = "" if self.times == 1 else f", times {self.times:.2f}"
         return (
             f"{self.name}: {least}{self.target:,.0f} records per second will reach it, and one instance can process"
-            f" {self.rate:,.0f}: {least}{self.exact:.2f} instances; {change}."
+            f" {self.rate:,.0f}: {least}{self.exact:.2f} instances{times}; {change}."
         )
 
 

@@ -24,6 +24,12 @@ class Deployment:
     names: Mapping[str, str]
     instances: Mapping[str, int]
 
+    def label(self, key: str) -> str:
+        """Return what an operator is called: its name, and its id if others have the same name."""
+        name = self.names[key]
+        alone = sum(each == name for each in self.names.values()) == 1
+        return name if alone else f"{name} ({key})"
+
 
 def read_topology(file: Path) -> Deployment:
     """Read the file of Flink or Heron. Raises TraceError."""

@@ -6,8 +6,9 @@ Every epoch is evaluated alone, by the model (`model/optimal.py`), from the true
 
 **Threshold.** Useful time does not contain all costs, so that a source may emit less than it should although no
 operator lacks instances. If an epoch advises no operator to grow, and a source's rate over its observed rate is above
-the threshold, every number is multiplied by the largest such ratio and rounded up. (DS2's code, given several epochs,
-takes those of one operator for those of another, in an order that differs from run to run.)
+the threshold, the number of every operator that has rates is multiplied by the largest such ratio and rounded up.
+(DS2's code, given several epochs, takes those of one operator for those of another, in an order that differs from run
+to run.)
 
 **Timely** runs all operators on the same workers, and needs as many as all operators together:
 
@@ -72,7 +73,7 @@ def evaluate(of: Deployment, epochs: Epochs, asked: Question, title: str) -> Sca
     ]
     silent = [source for source in of.topology.sources if not _speaks(source, epochs)]
     if not made:
-        names = ", ".join(repr(of.names[key]) for key in silent or of.topology.sources)
+        names = ", ".join(repr(of.label(key)) for key in silent or of.topology.sources)
         msg = (
             f"no epoch has the rates of all sources ({names}); give them in a file of source rates"
         )
@@ -130,7 +131,7 @@ def _operator(of: Deployment, key: str, rates: Rates, need: Need, factor: float)
     measured = rates.processing is not None and (need.known or need.exact > rates.parallelism)
     advised = instances(need.exact * (1 + factor)) if measured else need.parallelism
     return OperatorAdvice(
-        name=of.names[key],
+        name=of.label(key),
         instances=rates.parallelism,
         target=need.target,
         rate=None if rates.processing is None else rates.processing / rates.parallelism,
@@ -138,6 +139,7 @@ def _operator(of: Deployment, key: str, rates: Rates, need: Need, factor: float)
         advised=advised,
         low=advised,
         high=advised,
+        times=1 + factor if measured else 1.0,
         reports=rates.reports or 0,
         known=need.known,
     )
@@ -160,8 +162,13 @@ def _adjusted(of: Deployment, made: EpochAdvice, threshold: float | None) -> Epo
         return made
     operators = {}
     for key, each in made.operators.items():
+        if each.rate is None:
+            operators[key] = each
+            continue
         number = ceil(each.advised * ratio * (1 - SLACK))
-        operators[key] = replace(each, advised=number, low=number, high=number)
+        operators[key] = replace(
+            each, advised=number, low=number, high=number, times=each.times * ratio
+        )
     workers = None if made.workers is None else ceil(made.workers * ratio * (1 - SLACK))
     return replace(made, operators=operators, workers=workers, adjusted=True)
 
@@ -199,6 +206,6 @@ def _notes(of: Deployment, epochs: Epochs, used: Sequence[int], asked: Question)
         shown = ", ".join(map(str, lacking[key]))
         if any(epochs[epoch].get(key) for epoch in used):
             what = f"not all instances reported in epochs {shown}; they count as the mean of the others"
-            yield f"{of.names[key]}: {what}"
+            yield f"{of.label(key)}: {what}"
         else:
-            yield f"{of.names[key]} reported nothing, and keeps what it has"
+            yield f"{of.label(key)} reported nothing, and keeps what it has"

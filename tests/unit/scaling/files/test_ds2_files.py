@@ -125,6 +125,16 @@ def test_the_threshold_counts_where_nothing_is_to_grow(run, threshold, source, a
     assert (epoch.operators["Op"].advised, epoch.adjusted) == (advised, adjusted)
 
 
+def test_the_threshold_leaves_operators_without_rates_alone(run):
+    place = run(
+        topology="S,S,1,Op,Op,3\nOp,Op,3,Sink,Sink,3",
+        rates=rates(("S", 0, 1, 0, 0, 200, 0, 100), ("Op", 1, 3, 0, 100, 100, 100, 100)),
+    )
+    [epoch] = scaling_advice(place, threshold=1.5).epochs
+    assert epoch.adjusted
+    assert [each.advised for each in epoch.operators.values()] == [4, 3]
+
+
 def test_source_rates_are_of_one_instance_and_come_first(run):
     topology = "S,S,2,Op,Op,1"
     reports = rates(*(("S", n, 2, 0, 0, 60, 0, 40) for n in (1, 2)), ("Op", 1, 1, 0, 100, 1, 80, 1))

@@ -76,6 +76,13 @@ def test_what_is_wrong_is_named(place, file, line, message):
         scaling_advice(place, system="timely")
 
 
+def test_operators_of_one_name_are_told_apart(place):
+    log = place / "topology.log"
+    log.write_text(log.read_text().replace("Output Of", "FilterMap"))
+    made = scaling_advice(place, system="timely")
+    assert [each.name for each in made.operators.values()] == ["FilterMap (2)", "FilterMap (4)"]
+
+
 def test_nested_scopes_are_skipped(place):
     with (place / "topology.log").open("a") as log:
         log.write('\nOperatesEvent { id: 90, addr: [0, 0, 3, 1], name: "inner" }')
