@@ -172,7 +172,7 @@ def test_jobs_that_list_files_have_as_many_tasks_as_directories():
         pytest.param(times(20, 100, run=10), id="not many"),
         pytest.param([Did(ms=20 + i % 100, read=5 * (i % 100)) for i in range(1_000)], id="work"),
         pytest.param(times(1_000, 150, read=MIB), id="the same work"),
-        pytest.param(times(1_000, 20, input=10), id="files"),
+        pytest.param(times(1_000, 20, run=8, input=10), id="files"),
     ],
 )
 def test_not_too_many_tasks(did):

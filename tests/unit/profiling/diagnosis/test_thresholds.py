@@ -76,6 +76,51 @@ def next_to(ms: int) -> Application:
     )
 
 
+def hanging(executor: str) -> Application:
+    """Tasks that take longer on executor 1, and one that takes longest, with as much data."""
+    maker = Maker()
+    app, start = maker.made([[Made(tasks=[])]]), START + 2_000
+    for i in range(40):
+        name, ms = ("1", 1_600) if i % 2 else ("2", 1_000)
+        maker.add(7, i, name, (start, start + ms), Did(ms=ms, read=MIB).metrics)
+    last = Did(ms=21_000, read=MIB)
+    maker.add(7, 40, executor, (start, start + last.ms), last.metrics)
+    return app
+
+
+def attempted(attempt: int) -> Application:
+    """An attempt of a stage that runs a single task."""
+    return application(
+        22_000,
+        [task(0, 0, 1_000, 21_000, attempt=attempt)],
+        stage(0, 1_000, 21_000, attempt=attempt),
+        job(0, 1_000, 21_000, stages=(0,)),
+    )
+
+
+def recomputed(**changes) -> Application:
+    """Passes over data that is not in the cache; what is changed of those after the first."""
+    app = passes([1, 1, 3])
+    stages = {key: replace(one, **changes) if key[0] else one for key, one in app.stages.items()}
+    return replace(app, stages=stages)
+
+
+def joined(*sides: int) -> Application:
+    """A join of some stages."""
+    app = joining(MIB)
+    return replace(app, stages={**app.stages, (2, 0): replace(app.stages[2, 0], parents=sides)})
+
+
+def in_batches(batch: int | None) -> Application:
+    """Executions with the same stage, each of a job; in batches of a stream if they have a number."""
+    app = same_stage(["sum", "max", "min"])
+    made = [
+        job(n, 5_000 * n, 5_000 * n + 4_000, stages=(2 * n, 2 * n + 1), batch=batch)
+        for n in range(3)
+    ]
+    return replace(app, jobs={each.number: each for each in made})
+
+
 def reading(files: int, size: int) -> Application:
     """Forty tasks of 1 s that read so many files of so many bytes."""
     tasks = [Did(ms=1_000, input=files * size // 40)] * 40
@@ -88,6 +133,21 @@ PAIRS = {
     "a gain of 3 % of the run": (skew, lasting(of(hot(9_000, 900)), 300_000), of(hot(9_000, 900))),
     "the excess of one task": (skew, of(hot(440, 10), 40), of(hot(540, 10), 40)),
     "as much data": (skew, of(uneven(21_000, 16, 39)), of(uneven(21_000, 12, 39))),
+    "a slow task of a slow executor": (skew, hanging("1"), hanging("2")),
+    "later attempts": (too_few, attempted(1), attempted(0)),
+    "shuffled rows beside files": (
+        small_files,
+        of(times(400, 200, input=1_000, read=1_000)),
+        of(times(400, 200, input=1_000)),
+    ),
+    "an application without tasks": (
+        too_many_cores,
+        lasting(of([], cluster=on(8)), 60_000),
+        lasting(of(times(1, 1_000), cluster=on(8)), 60_000),
+    ),
+    "passes that failed": (computed_again, recomputed(failure="lost"), recomputed(failure="")),
+    "stages that were skipped": (computed_again, recomputed(submitted=0), recomputed()),
+    "batches of a stream": (computed_again, in_batches(7), in_batches(None)),
     "few slow tasks": (skew, of(slow(3)), of(slow(2))),
     "tasks worth cutting up": (too_few, of(times(1, 450), 20), of(times(1, 550), 20)),
     "another stage": (too_few, next_to(8_000), next_to(1_000)),
@@ -151,6 +211,8 @@ PAIRS = {
         joining(70 * MIB, large=900 * MIB),
         joining(60 * MIB, large=900 * MIB),
     ),
+    "a side that is much larger": (missed_broadcasts, joining(60 * MIB), joining(40 * MIB)),
+    "three sides": (missed_broadcasts, joined(0, 1, 3), joined(0, 1)),
     "the cost of a shuffle": (
         missed_broadcasts,
         lasting(joining(MIB), 1_000_000),
