@@ -48,12 +48,13 @@ class MemoryReader(NativeReader):
         return {"batches": done + taken} if taken else start
 
     def backlog(self, end: Offset, stream_ms: int) -> Backlog:
-        """Return the rows of the batches that are left. See `Backlogged`."""
+        """Return the rows of the batches that are left; none after a restart that lost them. See `Backlogged`."""
         del stream_ms
         batches, counted = self._connector.batches, self._counted
         for batch in batches[len(counted) - 1 :]:
             counted.append(counted[-1] + batch.num_rows)
-        return Backlog(rows=max(0, counted[len(batches)] - counted[end["batches"]]))
+        read = min(end["batches"], len(batches))
+        return Backlog(rows=counted[len(batches)] - counted[read])
 
     def layout(self, start: Offset, end: Offset) -> list[Split]:
         """Return every batch in `partitions` pieces of about equal size, without empty ones."""

@@ -52,6 +52,13 @@ def test_of_pushed_batches_it_is_the_rows_of_those_that_are_left():
     assert left == [12, 7, 0]
 
 
+def test_pushed_batches_that_a_restart_has_lost_are_no_backlog():
+    connector = MemoryConnector(schema="n bigint")
+    assert opened(connector).backlog({"batches": 3}, 0) == Backlog(rows=0)
+    connector.push([{"n": 1}])
+    assert opened(connector).backlog({"batches": 3}, 0) == Backlog(rows=0)
+
+
 def test_of_a_generator_it_is_what_is_due():
     source = GeneratorConnector(
         function=numbers, schema="n bigint", rows_per_second=100, per_timestep=30, rows=250
