@@ -59,7 +59,7 @@ GROUPS = {
         "Control ControlChannel Controller HeavyKey ImportPath Installation Operation OperatorHandler Outcome"
         " TaskReply TaskView Trigger by_hand every install library on operation when"
     ),
-    "control.library": "Balance BatchInterval Guard ModelUpdate Monitor Placement SkewJoin",
+    "control.library": "AutoScale Balance BatchInterval Guard ModelUpdate Monitor Placement SkewJoin",
     "frames": "GroupFrame KeyedFrame Rows",
     "monitoring": (
         "ControllerStatus JobStatus LatencyFigures OperatorProgress PhaseTimes ReconfigurationSummary Replay"

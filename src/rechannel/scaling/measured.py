@@ -2,9 +2,12 @@
 
 `spans.py` says which timesteps make a window. Their tasks, added up by their numbers, are the reports of instances.
 
+Tasks that read a source process its rows too, so they are an operator like any other, and what feeds them is outside:
+the source of `Seen` is `arriving(name)`, without tasks of its own. The same holds for an operator to which no other
+sends rows by an exchange; what reaches it is what it received.
+
 What is not known stays at its default: without `Machines` there are no `Cores`, without backlogs the arrivals are what
-was read. An operator to which no other sends rows by an exchange, and which is no source, counts as a source at the
-rate at which it received rows.
+was read.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from rechannel.errors import RefusedError
 from rechannel.kernels.tasks.binned import unpack_bins
 from rechannel.model.configuration import Configuration
 from rechannel.scaling.model.rates import Floats, Reports
-from rechannel.scaling.model.topology import Topology, topology
+from rechannel.scaling.model.topology import topology
 from rechannel.scaling.policies.policy import Activity, Arrivals, Cores, Seen, Tasks
 from rechannel.scaling.spans import Span, Step, spans
 from rechannel.telemetry.arrivals import arrival_rate
@@ -33,6 +36,11 @@ NO_ROWS: Mapping[str, Sequence[float]] = MappingProxyType({})
 
 Edges: TypeAlias = Iterable[tuple[str, str]]
 """Pairs (producer, consumer)."""
+
+
+def arriving(name: str) -> str:
+    """Return the name of what feeds an operator from outside; no operator has a name like it."""
+    return f"arrivals of {name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +145,9 @@ def _seen(
     rows_per_bin: Mapping[str, Sequence[float]],
 ) -> Seen:
     names = dict.fromkeys(name for step in span.steps for name in step.tasks.operators)
-    graph = topology([(a, b) for a, b in edges if a in names and b in names], names)
+    inner = [(a, b) for a, b in edges if a in names and b in names]
+    fed = [name for name in names if name not in {b for _, b in inner}]
+    graph = topology([*((arriving(name), name) for name in fed), *inner])
     columns = {name: _columns(span, name) for name in names}
     return Seen(
         start_s=span.start_ms / 1e3,
@@ -146,7 +156,7 @@ def _seen(
         activities={
             name: _activity(name, columns[name], configuration, rows_per_bin) for name in names
         },
-        arrivals=_arrivals(span, graph, columns),
+        arrivals=_arrivals(span, fed, columns),
         cores=None if machines is None else _cores(span, columns, configuration, machines),
     )
 
@@ -157,14 +167,14 @@ def _columns(span: Span, name: str) -> list[OperatorTasks]:
 
 
 def _arrivals(
-    span: Span, graph: Topology, columns: Mapping[str, list[OperatorTasks]]
+    span: Span, fed: Sequence[str], columns: Mapping[str, list[OperatorTasks]]
 ) -> dict[str, Arrivals]:
     facts = [span.before, *(step.facts for step in span.steps)]
     out: dict[str, Arrivals] = {}
-    for name in graph.sources:
+    for name in fed:
         told = arrival_rate(facts, name) if name in facts[-1].sources else None
         received = sum(float(each.rows.sum()) for each in columns[name])
-        out[name] = Arrivals(
+        out[arriving(name)] = Arrivals(
             rate=received / span.window_s if told is None else told.rate,
             backlog=0.0 if told is None else float(told.backlog or 0),
         )

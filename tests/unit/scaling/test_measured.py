@@ -14,7 +14,13 @@ from rechannel import aggregates as agg
 from rechannel.errors import RefusedError
 from rechannel.kernels.tasks.binned import pack_bins
 from rechannel.model.configuration import Configuration, OperatorConfiguration
-from rechannel.scaling.measured import Machines, edges_of, machines_of, measured_windows
+from rechannel.scaling.measured import (
+    Machines,
+    arriving,
+    edges_of,
+    machines_of,
+    measured_windows,
+)
 from rechannel.scaling.model.rates import rates_of
 from rechannel.scaling.policies.ds2 import Ds2
 from rechannel.scaling.spans import MOST_TIMESTEPS
@@ -91,14 +97,18 @@ def test_a_window_has_what_was_measured():
     assert (window.first, window.last, window.configuration) == (2, 3, 1)
     seen = window.seen
     assert (seen.start_s, seen.end_s) == (0, 2)
-    assert seen.topology.inputs == {"in": (), "counts": ("in",)}
+    assert seen.topology.inputs == {
+        arriving("in"): (),
+        "in": (arriving("in"),),
+        "counts": ("in",),
+    }
     counts = seen.activities["counts"].reports
     assert counts.records_in.tolist() == [120, 120]
     assert counts.useful_s.tolist() == [0.8, 0.8]
     assert seen.activities["in"].reports.records_out == {"counts": 240}
     assert rates_of(seen.activities["in"].reports, 2).selectivity("counts") == 2
-    assert seen.arrivals["in"].rate == 100
-    assert seen.arrivals["in"].backlog == 120
+    assert seen.arrivals[arriving("in")].rate == 100
+    assert seen.arrivals[arriving("in")].backlog == 120
     assert seen.activities["counts"].tasks.rows.tolist() == [60] * 4
     assert seen.activities["counts"].tasks.ms.tolist() == [600, 596] * 2
     cores = seen.cores
@@ -162,7 +172,7 @@ def test_the_time_over_a_restart_is_unknown():
     found = windows(stream)
     assert [(each.first, each.last) for each in found] == [(2, 3), (4, 4), (6, 7)]
     assert found[-1].seen.start_s == 60
-    assert all(each.seen.arrivals["in"].rate == 100 for each in found)
+    assert all(each.seen.arrivals[arriving("in")].rate == 100 for each in found)
 
 
 def test_timesteps_without_their_tasks_are_left_out():
@@ -200,9 +210,9 @@ def test_who_receives_nothing_by_an_exchange_counts_as_a_source():
         if isinstance(event, TaskFinished) and event.operator == "in":
             stream.append(dataclasses.replace(event, operator="in.kept", rows_in=30, sent=()))
     (window,) = windows(stream)
-    assert window.seen.arrivals["in.kept"].rate == 30
+    assert window.seen.arrivals[arriving("in.kept")].rate == 30
     (window,) = windows(stream, edges=[("in", "counts"), ("in", "in.kept"), ("gone", "counts")])
-    assert set(window.seen.arrivals) == {"in"}
+    assert set(window.seen.arrivals) == {arriving("in")}
     assert window.seen.topology.inputs["in.kept"] == ("in",)
 
 
@@ -271,17 +281,17 @@ def test_a_stream_shows_what_arrives_whether_it_keeps_up_or_not(per_timestep, gr
     assert len(found) == 2
     for window in found:
         assert window.seen.window_s == 3
-        assert window.seen.arrivals["in"].rate == 100
+        assert window.seen.arrivals[arriving("in")].rate == 100
         assert set(window.seen.parallelism) == {"in", "counts"}
         assert window.seen.activities["counts"].most_tasks == 256
         assert window.seen.cores.interval_ms == 1_000
     told = {each.timestep: each.backlog["in"] for each in progress}
-    assert [each.seen.arrivals["in"].backlog for each in found] == [
+    assert [each.seen.arrivals[arriving("in")].backlog for each in found] == [
         told[each.last] for each in found
     ]
     assert (told[found[-1].last] > 0) == (growth > 0)
     advice, _ = Ds2().decide(found[-1].seen, None)
-    assert advice is None or set(advice.parallelism) == {"counts"}
+    assert advice is None or set(advice.parallelism) == {"in", "counts"}
 
 
 def test_saved_telemetry_shows_the_same():

@@ -1,5 +1,6 @@
 """Controllers that come with Rechannel: `rc.Job(..., controllers=[rc.control.library.Balance()])`."""
 
+from rechannel.control.library.autoscale import AutoScale
 from rechannel.control.library.balance import Balance
 from rechannel.control.library.guard import Guard
 from rechannel.control.library.interval import BatchInterval
@@ -9,6 +10,7 @@ from rechannel.control.library.placement import Placement
 from rechannel.control.library.skew_join import SkewJoin
 
 __all__ = [
+    "AutoScale",
     "Balance",
     "BatchInterval",
     "Guard",

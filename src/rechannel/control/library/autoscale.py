@@ -1,0 +1,109 @@
+"""Scales the stream: every policy interval, decides how many tasks and executors it needs, and requests them.
+
+A policy of `rechannel.scaling.policies` decides, its steering says whether the advice is followed, and changes go the
+usual way, a few bins at a time. Tasks follow executors: more tasks on the old cores would make timesteps longer until
+the new executors are there. Installed with `dry_run=True`, it only advises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from rechannel.control.controller import Control, Controller
+from rechannel.control.library.scale_goal import Goal, policy_for, steering_for
+from rechannel.control.library.scaled import Scaling, allowed, decision_of, ended
+from rechannel.control.triggers import every
+from rechannel.errors import RefusedError
+from rechannel.reconfigure.changes.together import one_change
+from rechannel.reconfigure.strategies import fluid
+from rechannel.scaling.measured import MeasuredWindow
+from rechannel.scaling.policies.damping import EXECUTORS
+from rechannel.scaling.policies.policy import Memory
+from rechannel.scaling.policies.steering import carried_out
+
+
+class AutoScale(Controller):
+    """Finds the number of tasks and executors that the load needs."""
+
+    trigger = every(timesteps=1)
+
+    def __init__(  # noqa: PLR0913 - what users set, each with a default
+        self,
+        *,
+        policy: str = "ds2-timesteps",
+        target_utilisation: float = 0.8,
+        latency_ms: float | None = None,
+        min: int = 1,
+        max: int = 1_000,
+        executors: tuple[int, int] | None = None,
+        cores_per_executor: int | None = None,
+        steering: Mapping[str, float] | None = None,
+        bins: int = 16,
+    ) -> None:
+        """policy: its name. target_utilisation: share of an interval, or of an instance's time, that may be used.
+
+        latency_ms: what interval and timestep may take together; needed where timesteps have no interval. min, max:
+        tasks of an operator. executors: least and most; None = their number stays. cores_per_executor: None = as many
+        as tasks were seen on. steering: settings of `rechannel.scaling.policies.Steering` by name, such as interval_s,
+        warm_up_s and down_delay_s. bins: that move at a time. Raises RefusedError.
+        """
+        if bins < 1:
+            raise RefusedError(f"AutoScale({bins=}): give at least one bin")
+        self.goal = Goal(
+            policy=policy_for(policy, target_utilisation),
+            steering=steering_for((min, max), executors, steering or {}),
+            latency_ms=latency_ms,
+            utilisation=target_utilisation,
+            scales_executors=executors is not None,
+            cores_per_executor=cores_per_executor,
+        )
+        self.strategy = fluid(bins=bins)
+        self.memory: Memory = None
+
+    def on_init(self) -> Scaling:
+        """Nothing is known."""
+        return Scaling()
+
+    def on_begin(self, control: Control[Scaling]) -> None:
+        """Go on with the last decision, or make the next one from the windows that are complete."""
+        known = control.state
+        if known.requested is not None:
+            over, became = ended(control, known.requested)
+            if not over:
+                return
+            steered = carried_out(known.steered, control.time_ms / 1e3)
+            control.state = replace(known, requested=None, steered=steered).with_result(became)
+        if control.state.waiting:
+            waiting, control.state = control.state.waiting, replace(control.state, waiting={})
+            self._request(control, waiting, None, "its executors are there")
+        elif not any(record.open and not record.scheduled for record in control.changes):
+            any(self._decide(control, window) for window in self.goal.windows(control))
+
+    def _decide(self, control: Control[Scaling], window: MeasuredWindow) -> bool:
+        """Make one decision, and request its changes. Returns whether there are any."""
+        action, said, steered = self.goal.decided(control, window, self.memory)
+        self.memory, steered = steered.memory, replace(steered, memory=None)
+        known = replace(control.state, looked=window.last, steered=steered)
+        control.state = known.with_decision(decision_of(said, action, window.last))
+        if action is None:
+            return False
+        tasks, number = action.parallelism, action.executors if self.goal.scales_executors else None
+        if number is not None and number > said.present[EXECUTORS]:
+            control.state = replace(control.state, waiting=dict(tasks))
+            tasks = {}
+        return self._request(control, tasks, number, said.why)
+
+    def _request(
+        self, control: Control[Scaling], tasks: Mapping[str, int], number: int | None, why: str
+    ) -> bool:
+        """Request what the stream accepts. Returns whether that is anything."""
+        changes, refused = allowed(control, tasks, number)
+        control.notes.extend(refused)
+        if changes:
+            control.reconfigure(one_change(changes), strategy=self.strategy, reason=why)
+            control.state = replace(control.state, requested=control.timestep)
+        else:
+            reasons = "; ".join(refused) or "there was nothing to change"
+            control.state = replace(control.state, waiting={}).with_result(reasons)
+        return bool(changes)

@@ -1,0 +1,136 @@
+"""The goal of AutoScale, and the one step from a window to a decision. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rechannel.control.controller import Control
+from rechannel.control.library.scaled import Scaling
+from rechannel.errors import RefusedError
+from rechannel.reconfigure.changes.resources import executors
+from rechannel.scaling.measured import (
+    Machines,
+    MeasuredWindow,
+    machines_of,
+    measured_windows,
+)
+from rechannel.scaling.policies.policy import Advice, Cores, Memory, Policy, Seen
+from rechannel.scaling.policies.registry import policy_named
+from rechannel.scaling.policies.steering import step
+from rechannel.scaling.policies.steering_settings import Steering
+from rechannel.scaling.policies.steering_state import Decision, Steered
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """What the stream is scaled for. See `AutoScale`."""
+
+    policy: Policy
+    steering: Steering
+    latency_ms: float | None = None
+    utilisation: float = 0.8
+    scales_executors: bool = False
+    cores_per_executor: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the numbers. Raises RefusedError."""
+        if self.latency_ms is not None and not self.latency_ms > 0:
+            raise RefusedError(f"AutoScale(latency_ms={self.latency_ms}): give a latency above 0")
+        if self.cores_per_executor is not None and self.cores_per_executor < 1:
+            given = f"AutoScale(cores_per_executor={self.cores_per_executor})"
+            raise RefusedError(f"{given}: give at least one core")
+
+    def windows(self, control: Control[Scaling]) -> tuple[MeasuredWindow, ...]:
+        """Return the windows that are complete and were not looked at."""
+        there = self._machines(control)
+        if there is None:
+            return ()
+        return measured_windows(
+            control.progress,
+            control.tasks,
+            length_s=self.steering.interval_s,
+            after=control.state.looked,
+            configurations={each.version: each for _, each in control.configurations},
+            machines=there,
+            rows_per_bin=control.rows_per_bin,
+        )
+
+    def decided(
+        self, control: Control[Scaling], window: MeasuredWindow, memory: Memory
+    ) -> tuple[Advice | None, Decision, Steered]:
+        """Return what is to be changed after one more window, the decision, and what to remember.
+
+        Raises RefusedError if timesteps have no interval and the goal no latency.
+        """
+        seen = self._paced(window.seen)
+        before = replace(control.state.steered, memory=memory)
+        action, after = step(self.steering, self._limited(control, seen), seen, before)
+        said = after.decision or Decision(at_s=seen.end_s, outcome="enough", why="")
+        return action, said, after
+
+    def _machines(self, control: Control[Scaling]) -> Machines | None:
+        """Return what the stream runs on; None as long as nothing tells."""
+        seen, cores = machines_of(control.tasks), self.cores_per_executor
+        if control.executors:
+            most = max(control.executors.values())
+            return Machines(executors=len(control.executors), cores_per_executor=cores or most)
+        if seen is None or cores is None:
+            return seen
+        number = control.configuration.executors or seen.executors
+        return Machines(executors=number, cores_per_executor=cores)
+
+    def _limited(self, control: Control[Scaling], seen: Seen) -> Policy:
+        """Return the policy, without more cores than there are if their number cannot change."""
+        cores = seen.cores
+        if cores is None or not hasattr(self.policy, "most_cores"):
+            return self.policy
+        if self.scales_executors and not control.refusal(executors(cores.executors + 1)):
+            return self.policy
+        there = cores.executors * cores.cores_per_executor
+        return _with(self.policy, most_cores=there)
+
+    def _paced(self, seen: Seen) -> Seen:
+        """Return a window with the interval that its timesteps have to keep."""
+        cores = seen.cores
+        interval = None if cores is None else self._interval_ms(cores)
+        if cores is None or interval is None:
+            msg = "timesteps have no interval to keep: give AutoScale(latency_ms=), or the stream an interval"
+            raise RefusedError(msg)
+        return replace(seen, cores=replace(cores, interval_ms=interval))
+
+    def _interval_ms(self, cores: Cores) -> float | None:
+        """Return the interval to keep: a row waits for it, and then for its timestep, which has a share of it."""
+        if self.latency_ms is None:
+            return cores.interval_ms or None
+        longest = self.latency_ms / (1 + self.utilisation)
+        return min(cores.interval_ms, longest) if cores.interval_ms else longest
+
+
+def policy_for(name: str, utilisation: float) -> Policy:
+    """Return the policy of a name, with the utilisation if it has one. Raises RefusedError."""
+    if not 0 < utilisation <= 1:
+        given = f"AutoScale(target_utilisation={utilisation})"
+        raise RefusedError(f"{given}: give 0 < target_utilisation <= 1")
+    policy = policy_named(name)
+    return _with(policy, utilisation=utilisation) if hasattr(policy, "utilisation") else policy
+
+
+def _with(policy: Policy, **settings: Any) -> Policy:
+    changed: Policy = replace(policy, **settings)  # type: ignore[type-var]
+    return changed
+
+
+def steering_for(
+    tasks: tuple[int, int], executors: tuple[int, int] | None, given: Mapping[str, float]
+) -> Steering:
+    """Return the settings of the steering. given: those that differ, by name. Raises RefusedError for unknown ones."""
+    own = {"parallelism", "executors", "operators"}
+    known = {each for each in Steering.__dataclass_fields__ if each not in own}
+    unknown = sorted(given.keys() - known)
+    if unknown:
+        msg = f"steering: there is no setting {unknown[0]!r}; there are {', '.join(sorted(known))}"
+        raise RefusedError(msg)
+    settings: dict[str, Any] = dict(given)
+    return Steering(parallelism=tasks, executors=executors or Steering().executors, **settings)

@@ -1,0 +1,126 @@
+"""What AutoScale remembers and shows: its decisions, each with its evidence and with what became of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from rechannel.control.controller import Control
+from rechannel.model.codec import Json
+from rechannel.reconfigure.changes.change import Change
+from rechannel.reconfigure.changes.resources import executors
+from rechannel.reconfigure.changes.tasks import rescale
+from rechannel.reconfigure.record import Phase, Record
+from rechannel.scaling.policies.policy import Advice
+from rechannel.scaling.policies.steering_state import Decision, Steered
+
+MOST_DECISIONS = 20
+"""That are remembered; of those in a row that lead to nothing for the same reason, the last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """One decision of a policy and its steering."""
+
+    timestep: int
+    """The last one that it was made from."""
+    at_ms: int
+    """Unix milliseconds."""
+    outcome: str
+    """Such as "changed"; see `scaling.policies.steering_state.OUTCOMES`."""
+    why: str
+    parallelism: Mapping[str, int] = field(default_factory=dict)
+    """Tasks by operator that were wanted, where they are others."""
+    executors: int | None = None
+    """Executors that were wanted, if others."""
+    evidence: Mapping[str, Json] = field(default_factory=dict)
+    """Rates, fits, target and what binds, from the policy."""
+    remedies: Mapping[str, str] = field(default_factory=dict)
+    """By operator whose rows are skewed, the change that helps: "rebalance", "split" or "spread"."""
+    became: str = ""
+    """What became of it: the changes that were made, or why none was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """What the controller knows."""
+
+    looked: int = 0
+    """The latest timestep that was looked at."""
+    steered: Steered = field(default_factory=Steered)
+    """Without what the policy remembers: after a restart it learns anew."""
+    waiting: Mapping[str, int] = field(default_factory=dict)
+    """Tasks by operator that are to follow executors as soon as these are there."""
+    requested: int | None = None
+    """The latest timestep when changes were requested that have not ended; None = there are none."""
+    decisions: tuple[Decided, ...] = ()
+
+    def with_decision(self, made: Decided) -> Scaling:
+        """Return it with one more decision, in place of the last if both lead to nothing for the same reason."""
+        before = self.decisions
+        if before and _idle(before[-1]) and before[-1].outcome == made.outcome and _idle(made):
+            before = before[:-1]
+        return replace(self, decisions=(*before, made)[-MOST_DECISIONS:])
+
+    def with_result(self, became: str) -> Scaling:
+        """Return it with what became of the last change that was decided on."""
+        at = max((n for n, d in enumerate(self.decisions) if not _idle(d)), default=None)
+        if at is None:
+            return self
+        told = replace(self.decisions[at], became=became)
+        return replace(self, decisions=(*self.decisions[:at], told, *self.decisions[at + 1 :]))
+
+
+def _idle(decided: Decided) -> bool:
+    return decided.outcome not in ("changed", "rolled back")
+
+
+def decision_of(decision: Decision, action: Advice | None, timestep: int) -> Decided:
+    """Return a decision as it is shown. action: what is to be changed; None for nothing."""
+    said = decision.advice
+    return Decided(
+        timestep=timestep,
+        at_ms=round(decision.at_s * 1e3),
+        outcome=decision.outcome,
+        why=decision.why,
+        parallelism={} if action is None else dict(action.parallelism),
+        executors=None if action is None else action.executors,
+        evidence={} if said is None else dict(said.evidence),
+        remedies={} if said is None else dict(said.remedies),
+    )
+
+
+def changes_of(parallelism: Mapping[str, int], number: int | None) -> list[Change]:
+    """Return the changes that lead to these numbers of tasks and of executors."""
+    made: list[Change] = [rescale(name, tasks) for name, tasks in parallelism.items()]
+    return made if number is None else [executors(number), *made]
+
+
+def ended(control: Control[Scaling], since: int) -> tuple[bool, str]:
+    """Return whether the controller's own changes after a timestep have ended, and what became of them."""
+    own = [
+        record
+        for record in control.changes
+        if control.requested(record) and (record.open or (record.last_timestep or since) >= since)
+    ]
+    return not any(record.open for record in own), "; ".join(map(_told, own))
+
+
+def _told(record: Record) -> str:
+    reason = f": {record.reason}" if record.reason and record.phase is not Phase.DONE else ""
+    return f"{record.id}: {record.change} is {record.phase}{reason}"
+
+
+def allowed(
+    control: Control[Scaling], parallelism: Mapping[str, int], number: int | None
+) -> tuple[list[Change], list[str]]:
+    """Return the changes that the stream would accept now, and why it refuses the others."""
+    accepted: list[Change] = []
+    refused: list[str] = []
+    for change in changes_of(parallelism, number):
+        reason = control.refusal(change)
+        if reason:
+            refused.append(f"{change} is refused: {reason}")
+        else:
+            accepted.append(change)
+    return accepted, refused

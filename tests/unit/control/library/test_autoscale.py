@@ -1,0 +1,169 @@
+"""AutoScale, in a running stream whose tasks cost what the test says."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+import rechannel as rc
+from rechannel.control.library import scale_goal
+from rechannel.control.library.scaled import Scaling
+from rechannel.errors import RefusedError
+from rechannel.model.codec import decode
+from rechannel.model.configuration import Combine, Configuration
+from rechannel.scaling.measured import measured_windows
+from rechannel.telemetry.recent_tasks import TimestepTasks
+from rechannel.testing import Harness, ManualClock
+
+FIXED_MS, ROW_MS, READ_MS, INTERVAL_MS = 5.0, 1.0, 0.01, 1_000
+SHARE = 0.8
+WINDOW_S = 4.0
+KEYS = 64
+
+
+def priced(timestep: TimestepTasks) -> TimestepTasks:
+    """The tasks of a timestep as if they had taken a fixed time and a time for each row."""
+    operators = {}
+    for name, tasks in timestep.operators.items():
+        ms = FIXED_MS + ROW_MS * tasks.rows if name == "counts" else READ_MS * tasks.rows
+        operators[name] = replace(tasks, busy_ms=ms, core_ms=ms)
+    return replace(timestep, operators=operators)
+
+
+@pytest.fixture(autouse=True)
+def tasks_cost_what_the_test_says(monkeypatch):
+    def priced_windows(progress, tasks, **how):
+        return measured_windows(progress, map(priced, tasks), **how)
+
+    monkeypatch.setattr(scale_goal, "measured_windows", priced_windows)
+
+
+def uncombined(configuration: Configuration) -> Configuration:
+    """Every row reaches "counts"."""
+    counts = replace(configuration.operators["counts"], combine=Combine.OFF)
+    return replace(configuration, operators={**configuration.operators, "counts": counts})
+
+
+class Busy:
+    """Rows arrive at a rate, and are counted by key."""
+
+    def __init__(self, rows_per_second: int, tasks: int, *, dry_run: bool = False, **goal) -> None:
+        self.clock = ManualClock()
+        self.rate = rows_per_second
+        self.rows = rc.sources.MemoryConnector(schema=pa.schema({"k": pa.int64()}))
+        keyed = rc.read().memory(self.rows, name="in").key_by("k")
+        counts = keyed.aggregate(n=rc.aggregates.count(), name="counts")
+        settings = rc.Settings(interval_ms=INTERVAL_MS, tasks=tasks)
+        self.stream = Harness(
+            counts.write.memory("out"),
+            clock=self.clock,
+            settings=settings,
+            configure=uncombined,
+        )
+        steering = {"interval_s": WINDOW_S, "warm_up_s": 1, "down_delay_s": 2 * WINDOW_S}
+        scale = rc.control.library.AutoScale(
+            **{
+                "cores_per_executor": 16,
+                "steering": steering,
+                "target_utilisation": SHARE,
+                "bins": 64,
+                **goal,
+            }
+        )
+        self.process = self.stream.start(
+            controllers=[rc.control.install(scale, name="scale", dry_run=dry_run)]
+        )
+        self.number = 0
+
+    @property
+    def tasks(self) -> int:
+        return self.process.position.configuration.operators["counts"].tasks
+
+    def run(self, timesteps: int) -> list[int]:
+        """Run so many timesteps. Returns the tasks of each."""
+        seen = []
+        for _ in range(timesteps):
+            count = self.rate * INTERVAL_MS // 1_000
+            self.rows.push([{"k": (self.number + n) % KEYS} for n in range(count)])
+            self.number += count
+            self.process.run()
+            seen.append(self.tasks)
+            self.clock.advance(INTERVAL_MS)
+        return seen
+
+
+def scaling(busy: Busy):
+    return busy.process.controllers.board.seat("scale").state
+
+
+def decisions(busy: Busy):
+    return decode(Scaling, scaling(busy)).decisions
+
+
+def changes(busy: Busy) -> list[str]:
+    return [str(record.change) for record in busy.process.changes.coordination.records]
+
+
+def test_one_change_leads_to_the_tasks_that_are_needed():
+    busy = Busy(2_400, 1, policy="ds2")
+    tasks = busy.run(24)
+    assert (tasks[0], tasks[-1], sorted(set(tasks))) == (1, 4, [1, 4])
+    assert changes(busy) == ["rescale(operator='counts', tasks=4)"]
+    made = next(each for each in decisions(busy) if each.outcome == "changed")
+    assert made.parallelism == {"counts": 4}
+    assert "records per second will reach 'counts'" in made.why
+    assert made.evidence["counts"]["target_per_s"] == pytest.approx(2_400)
+    assert made.became.endswith("is done")
+    assert decisions(busy)[-1].outcome == "enough"
+
+
+def test_tasks_follow_the_load_down_too():
+    busy = Busy(4_800, 8, policy="ds2")
+    most = busy.run(30)
+    busy.rate = 1_200
+    least = busy.run(30)
+    assert (most[-1], least[-1]) == (7, 2)
+    made = [each.parallelism for each in decisions(busy) if each.outcome == "changed"]
+    assert made[0] == {"in": 1, "counts": 7}
+    numbers = [each["counts"] for each in made]
+    assert numbers == sorted(numbers, reverse=True)
+    assert len(numbers) <= 3  # one more for the window in which the load changes
+
+
+def test_timesteps_get_as_short_as_the_cores_allow():
+    busy = Busy(2_400, 1, cores_per_executor=6)
+    tasks = busy.run(20)
+    assert sorted(set(tasks)) == [1, 6]
+    made = next(each for each in decisions(busy) if each.outcome == "changed")
+    assert made.evidence["operators"]["counts"]["row_ms"] == pytest.approx(ROW_MS, rel=0.1)
+
+
+def test_a_dry_run_only_advises():
+    busy = Busy(2_400, 1, policy="ds2", dry_run=True)
+    assert set(busy.run(20)) == {1}
+    assert changes(busy) == []
+    assert any(each.parallelism == {"counts": 4} for each in decisions(busy))
+
+
+def test_bounds_hold():
+    busy = Busy(9_600, 1, policy="ds2", max=4)
+    assert max(busy.run(20)) == 4
+
+
+@pytest.mark.parametrize(
+    ("goal", "words"),
+    [
+        ({"target_utilisation": 0}, "0 < target_utilisation <= 1"),
+        ({"latency_ms": -1.0}, "a latency above 0"),
+        ({"cores_per_executor": 0}, "at least one core"),
+        ({"bins": 0}, "at least one bin"),
+        ({"policy": "magic"}, "policy 'magic': there is none; give one of ds2, "),
+        ({"min": 5, "max": 2}, "1 <= least <= most"),
+        ({"executors": (0, 2)}, "1 <= least <= most"),
+        ({"steering": {"interval": 3}}, "no setting 'interval'; there are "),
+        ({"steering": {"interval_s": -3}}, "interval_s=-3"),
+    ],
+)
+def test_goals_that_make_no_sense_are_refused(goal, words):
+    with pytest.raises(RefusedError, match=words):
+        rc.control.library.AutoScale(**goal)
