@@ -45,7 +45,7 @@ class AutoScale(Controller):
 
         latency_ms: what interval and timestep may take together; needed where timesteps have no interval. min, max:
         tasks of an operator. executors: least and most; None = their number stays. cores_per_executor: None = as many
-        as tasks were seen on. steering: settings of `rechannel.scaling.policies.Steering` by name, such as interval_s,
+        as tasks were seen on. steering: settings of `rechannel.testing.scaling.Steering` by name, such as interval_s,
         warm_up_s and down_delay_s. bins: that move at a time. Raises RefusedError.
         """
         if bins < 1:
