@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from rechannel.control.controller import Control, Controller
 from rechannel.control.library.scale_goal import Goal, policy_for, steering_for
-from rechannel.control.library.scaled import Scaling, allowed, decision_of, ended
+from rechannel.control.library.scaled import Scaling, allowed, decision_of, ended, own_changes
 from rechannel.control.triggers import every
 from rechannel.errors import RefusedError
 from rechannel.reconfigure.changes.together import one_change
@@ -20,7 +20,6 @@ from rechannel.reconfigure.strategies import fluid
 from rechannel.scaling.measured import MeasuredWindow
 from rechannel.scaling.policies.damping import EXECUTORS
 from rechannel.scaling.policies.policy import Memory
-from rechannel.scaling.policies.steering import carried_out
 
 
 class AutoScale(Controller):
@@ -69,16 +68,17 @@ class AutoScale(Controller):
         """Go on with the last decision, or make the next one from the windows that are complete."""
         known = control.state
         if known.requested is not None:
-            over, became = ended(control, known.requested)
+            over, done, became = ended(control, known.requested)
             if not over:
                 return
-            steered = carried_out(known.steered, control.time_ms / 1e3)
-            control.state = replace(known, requested=None, steered=steered).with_result(became)
+            control.state = known.with_end(control.time_ms / 1e3, became, done=done)
         if control.state.waiting:
             waiting, control.state = control.state.waiting, replace(control.state, waiting={})
             self._request(control, waiting, None, "its executors are there")
         elif not any(record.open and not record.scheduled for record in control.changes):
-            any(self._decide(control, window) for window in self.goal.windows(control))
+            for window in self.goal.windows(control):
+                if self._decide(control, window):
+                    break
 
     def _decide(self, control: Control[Scaling], window: MeasuredWindow) -> bool:
         """Make one decision, and request its changes. Returns whether there are any."""
@@ -102,7 +102,7 @@ class AutoScale(Controller):
         control.notes.extend(refused)
         if changes:
             control.reconfigure(one_change(changes), strategy=self.strategy, reason=why)
-            control.state = replace(control.state, requested=control.timestep)
+            control.state = replace(control.state, requested=own_changes(control))
         else:
             reasons = "; ".join(refused) or "there was nothing to change"
             control.state = replace(control.state, waiting={}).with_result(reasons)

@@ -12,6 +12,7 @@ from rechannel.reconfigure.changes.resources import executors
 from rechannel.reconfigure.changes.tasks import rescale
 from rechannel.reconfigure.record import Phase, Record
 from rechannel.scaling.policies.policy import Advice
+from rechannel.scaling.policies.steering import carried_out
 from rechannel.scaling.policies.steering_state import Decision, Steered
 
 MOST_DECISIONS = 20
@@ -51,8 +52,8 @@ class Scaling:
     """Without what the policy remembers: after a restart it learns anew."""
     waiting: Mapping[str, int] = field(default_factory=dict)
     """Tasks by operator that are to follow executors as soon as these are there."""
-    requested: int | None = None
-    """The latest timestep when changes were requested that have not ended; None = there are none."""
+    requested: tuple[str, ...] | None = None
+    """If changes were requested that have not ended, the ids of the controller's changes before; else None."""
     decisions: tuple[Decided, ...] = ()
 
     def with_decision(self, made: Decided) -> Scaling:
@@ -61,6 +62,13 @@ class Scaling:
         if before and _idle(before[-1]) and before[-1].outcome == made.outcome and _idle(made):
             before = before[:-1]
         return replace(self, decisions=(*before, made)[-MOST_DECISIONS:])
+
+    def with_end(self, at_s: float, became: str, *, done: bool) -> Scaling:
+        """Return it after the changes that were requested last have ended. Tasks follow only executors that came."""
+        steered = carried_out(self.steered, at_s)
+        waiting = self.waiting if done else {}
+        known = replace(self, requested=None, steered=steered, waiting=waiting)
+        return known.with_result(became)
 
     def with_result(self, became: str) -> Scaling:
         """Return it with what became of the last change that was decided on."""
@@ -96,14 +104,20 @@ def changes_of(parallelism: Mapping[str, int], number: int | None) -> list[Chang
     return made if number is None else [executors(number), *made]
 
 
-def ended(control: Control[Scaling], since: int) -> tuple[bool, str]:
-    """Return whether the controller's own changes after a timestep have ended, and what became of them."""
-    own = [
-        record
-        for record in control.changes
-        if control.requested(record) and (record.open or (record.last_timestep or since) >= since)
-    ]
-    return not any(record.open for record in own), "; ".join(map(_told, own))
+def own_changes(control: Control[Scaling]) -> tuple[str, ...]:
+    """Return the ids of the controller's own changes, as far as they are remembered."""
+    return tuple(record.id for record in control.changes if control.requested(record))
+
+
+def ended(control: Control[Scaling], before: tuple[str, ...]) -> tuple[bool, bool, str]:
+    """Return whether the changes that were requested last have ended, whether all are done, and what became of them.
+
+    before: ids of the controller's own changes before that request.
+    """
+    own = [r for r in control.changes if control.requested(r) and r.id not in before]
+    done = bool(own) and all(record.phase is Phase.DONE for record in own)
+    told = "; ".join(map(_told, own)) or "the stream refused it; the controller's log says why"
+    return not any(record.open for record in own), done, told
 
 
 def _told(record: Record) -> str:

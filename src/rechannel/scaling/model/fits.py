@@ -1,7 +1,7 @@
-"""What the tasks of many operators cost, fitted at once: `costs.py` on arrays with one row per operator.
+"""What the tasks of many operators cost, fitted at once, on arrays with one row per operator.
 
-The line is that of `task_cost`; only the loop over operators is numpy's, so that an evaluation of 20 operators stays
-below a millisecond. The answer for each operator has three columns, as its interval has: the estimate, the end where
+`costs.py` says what the line is. The loop over operators is numpy's, so that an evaluation of 20 operators stays below
+a millisecond. The answer for each operator has three columns, as its interval has: the estimate, the end where
 most is fixed (flat), and the end where least is (steep).
 
 Tasks whose rows hardly differ make the fixed part of the line a matter of chance. Then DS2's assumption holds, that

@@ -17,9 +17,9 @@ An interval is kept at a utilisation u if, with k timesteps in flight,
     S_i           <= u T        an operator runs its timesteps one after the other
     sum_i (p_i f_i + n_i r_i) <= u T C      the cores do the work
 
-The least number of cores is the least C for which the tasks p_i* satisfy all three; as S_i falls with C up to p_i*, it
-is found by bisection. With T given, this is what DS2 computes where f = d = D = 0 and every task has a core of its own:
-p_i = n_i r_i / (u T) = target rate / true rate, and the cores are their sum (`slots`).
+The least number of cores is the least C for which the tasks p_i* satisfy all three (`cores.py` finds it; S_i falls with
+C up to p_i*). With T given, this is what DS2 computes where f = d = D = 0 and every task has a core of its own:
+p_i = n_i r_i / (u T) = target rate / true rate, and the cores are their sum.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dataclasses import dataclass
 
 from rechannel.errors import RefusedError
 from rechannel.scaling.model.costs import TaskCost
-from rechannel.scaling.model.optimal import SLACK, instances
+from rechannel.scaling.model.optimal import SLACK
 
 NEGLIGIBLE_MS = 1e-9
 """To launch a task in."""
@@ -146,26 +146,3 @@ def fit_of(turns: Mapping[str, Turn], pace: Pace, cores: int, tasks: Mapping[str
         binds=binds,
         used=used[binds],
     )
-
-
-def least_cores(turns: Mapping[str, Turn], pace: Pace, *, most: int = 100_000) -> Fit:
-    """Return the least number of cores that keep the interval; the most cores, and `keeps` false, if none does."""
-    low, high = 1, most
-    if not fit(turns, pace, high).keeps:
-        return fit(turns, pace, high)
-    while low < high:
-        middle = (low + high) // 2
-        if fit(turns, pace, middle).keeps:
-            high = middle
-        else:
-            low = middle + 1
-    return fit(turns, pace, low)
-
-
-def slots(turn: Turn, pace: Pace) -> int | None:
-    """Return the least tasks that keep the interval where each has a core of its own; None if no number does."""
-    room = pace.room_ms - turn.cost.fixed_ms
-    work = turn.rate / 1e3 * pace.interval_ms * turn.cost.row_ms * turn.heaviest
-    if room <= 0 and work:
-        return None
-    return instances(work / room) if work else 1

@@ -1,16 +1,18 @@
 """AutoScale, in a running stream whose tasks cost what the test says."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
 import rechannel as rc
 from rechannel.control.library import scale_goal
-from rechannel.control.library.scaled import Scaling
+from rechannel.control.library.scaled import Scaling, ended
 from rechannel.errors import RefusedError
 from rechannel.model.codec import decode
 from rechannel.model.configuration import Combine, Configuration
+from rechannel.reconfigure.record import Phase
 from rechannel.scaling.measured import measured_windows
 from rechannel.telemetry.recent_tasks import TimestepTasks
 from rechannel.testing import Harness, ManualClock
@@ -148,6 +150,27 @@ def test_a_dry_run_only_advises():
 def test_bounds_hold():
     busy = Busy(9_600, 1, policy="ds2", max=4)
     assert max(busy.run(20)) == 4
+
+
+@pytest.mark.parametrize(("phase", "waiting"), [(Phase.DONE, {"counts": 4}), (Phase.FAILED, {})])
+def test_tasks_follow_only_executors_that_came(phase, waiting):
+    record = SimpleNamespace(id="r2", open=False, phase=phase, change="executors(3)", reason="none")
+    earlier = SimpleNamespace(id="r1", open=True, phase=Phase.MOVING, change="other", reason="")
+    control = SimpleNamespace(changes=[earlier, record], requested=lambda _: True)
+    over, done, became = ended(control, ("r1",))
+    assert over
+    assert became.startswith(f"r2: executors(3) is {phase}")
+    known = Scaling(waiting={"counts": 4}, requested=("r1",)).with_end(7.0, became, done=done)
+    assert (known.waiting, known.requested, known.steered.changed_s) == (waiting, None, 7.0)
+
+
+def test_a_request_that_left_no_change_was_refused():
+    control = SimpleNamespace(changes=[], requested=lambda _: True)
+    assert ended(control, ()) == (
+        True,
+        False,
+        "the stream refused it; the controller's log says why",
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rechannel.scaling.model.cores import Turns, least_cores_each
-from rechannel.scaling.model.costs import exact_cost, task_cost
+from rechannel.scaling.model.costs import exact_cost
 from rechannel.scaling.model.fits import task_costs
 from rechannel.scaling.model.optimal import targets_of
-from rechannel.scaling.model.timesteps import Pace, Turn, best_tasks, fit, fit_of, least_cores
+from rechannel.scaling.model.timesteps import Pace, Turn, best_tasks, fit, fit_of
 from rechannel.scaling.model.topology import topology
+from tests.unit.scaling.one_by_one import least_cores, task_cost
 
 
 def test_every_operator_gets_the_line_that_it_would_get_alone():

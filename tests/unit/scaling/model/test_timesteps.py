@@ -11,10 +11,9 @@ from rechannel.scaling.model.timesteps import (
     Turn,
     best_tasks,
     fit,
-    least_cores,
-    slots,
     turn_ms,
 )
+from tests.unit.scaling.one_by_one import least_cores, slots
 
 HERON = {
     "flatmap": Turn(rate=1e6 / 60, cost=exact_cost(0, 60e3 / 1e5)),

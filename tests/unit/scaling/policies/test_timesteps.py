@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rechannel.errors import RefusedError
 from rechannel.scaling.model.costs import exact_cost
-from rechannel.scaling.model.timesteps import Pace, Turn, least_cores
+from rechannel.scaling.model.timesteps import Pace, Turn
 from rechannel.scaling.policies.policy import Advice, Arrivals, Tasks
 from rechannel.scaling.policies.samples import (
     GROUPS,
@@ -22,6 +22,7 @@ from rechannel.scaling.policies.samples import (
 )
 from rechannel.scaling.policies.skew import heaviest, skew
 from rechannel.scaling.policies.timesteps import TimestepDs2
+from tests.unit.scaling.one_by_one import least_cores
 
 from .windows import activity, batches, linear, tasks_of
 
