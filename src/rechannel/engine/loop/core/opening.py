@@ -47,7 +47,7 @@ def opens(state: LoopState, event: Open) -> Outcome:
 
 def _further(state: LoopState) -> tuple[Command, ...]:
     """Look around for another timestep where there is room for one."""
-    return (LookAround(),) if len(state.in_flight) < state.configuration.in_flight else ()
+    return () if state.full else (LookAround(),)
 
 
 def looked_around(state: LoopState, event: Around) -> Outcome:

@@ -23,7 +23,12 @@ class Pace(Struct, frozen=True, kw_only=True):
 
     def admits(self, wall_ms: float, interval_ms: int) -> bool:
         """Return whether the interval admits another timestep."""
-        return not 0 < self.due_ms - wall_ms <= interval_ms
+        return not self.left(wall_ms, interval_ms)
+
+    def left(self, wall_ms: float, interval_ms: int) -> float:
+        """Return for how many milliseconds the interval keeps the next timestep back."""
+        due = self.due_ms - wall_ms
+        return due if 0 < due <= interval_ms else 0.0
 
     def rested(self, wall_ms: float) -> bool:
         """Return whether the interval has kept timesteps back for so long that changes are made without one."""

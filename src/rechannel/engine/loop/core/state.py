@@ -103,6 +103,11 @@ class LoopState(Struct, frozen=True, kw_only=True):
         return not self.in_flight and not self.replay
 
     @property
+    def full(self) -> bool:
+        """Whether as many timesteps are in flight as the Configuration admits."""
+        return len(self.in_flight) >= self.configuration.in_flight
+
+    @property
     def tries(self) -> int:
         """How often something has failed and was tried again."""
         return self.timesteps.total + self.looks.total

@@ -121,13 +121,18 @@ def _start(state: LoopState, event: Start) -> Outcome:
     ready = () if state.halted else state.schedule.ready()
     if not ready:
         return state, ()
-    alone = len(ready) == 1 and not state.schedule.running
+    alone = len(ready) == 1 and not state.schedule.running and _nothing_else(state)
     units = {unit: step_of(state, unit) for unit in ready}
     schedule = state.schedule
     for unit in ready:
         schedule = schedule.start(unit)
     state = replace(state, schedule=schedule)
     return state, (StartUnits(units=units, alone=alone),)
+
+
+def _nothing_else(state: LoopState) -> bool:
+    """Whether the driver has nothing to do while a unit runs: no timestep to commit, and no room for another."""
+    return state.full and state.schedule.committable() is None
 
 
 # A turn ------------------------------------------------------------------------------------------
@@ -150,19 +155,25 @@ def _changes_answered(state: LoopState, event: ChangesAnswered) -> Outcome:
 
 
 def _rest(state: LoopState, event: Rest) -> Outcome:
-    """Wait for a unit where one runs; otherwise answer those who wait for all input, and sleep."""
-    if state.in_flight:
+    """Wait for a unit where one runs, but look for another timestep meanwhile if there is room for one.
+
+    Without any in flight, answer those who wait for all input, and sleep.
+    """
+    if state.in_flight and (state.full or state.halted or state.stopping):
         return state, (AwaitEvent(),)
-    quiet = state.seen_all and not state.moving and not event.fetching
-    answers: tuple[Command, ...] = ()
-    if quiet and not state.replay and event.published:
-        answers = (AnswerDrains(asked=event.asked),)
     pause = state.pace.pause(
         event.wall_ms,
         interval_ms=state.configuration.interval_ms,
         poll_ms=state.rules.poll_ms,
         polled_ms=event.polled_ms,
     )
+    if state.in_flight:
+        due_ms = state.pace.left(event.wall_ms, state.configuration.interval_ms)
+        return state, (AwaitEvent(at_most_ms=max(pause, due_ms)),)
+    quiet = state.seen_all and not state.moving and not event.fetching
+    answers: tuple[Command, ...] = ()
+    if quiet and not state.replay and event.published:
+        answers = (AnswerDrains(asked=event.asked),)
     return state, (*answers, AwaitEvent(at_most_ms=pause))
 
 

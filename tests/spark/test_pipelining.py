@@ -1,0 +1,64 @@
+"""With two timesteps in flight, the source tasks of one run beside the tasks of an operator of the one before.
+
+The operator's task of timestep 1 waits until a source task of timestep 2 has begun; that one reads rows that are pushed
+only when the operator waits. If either waited for the other, the timestep would fail.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import rechannel as rc
+from rechannel.testing import script
+from tests.spark.holds import Marks
+from tests.spark.programs import until
+
+SECONDS = 60
+FIRST, SECOND = 1, 2
+
+
+def reads(place, batch):
+    """A source task: marks that it has begun with the second batch."""
+    if SECOND in batch.column("v").to_pylist():
+        Marks(place).say("read")
+    return batch
+
+
+def meets(place, key, state, rows):
+    """A task of the operator: holds the first batch until the second is read."""
+    del key, state
+    if rows["v"][-1] == FIRST:
+        Marks(place).say("waits")
+        until(lambda: Marks(place).said("read"), "timestep 2 is read meanwhile", SECONDS)
+    return len(rows)
+
+
+def met(place: Path, *, interval_ms: int, spark=None):
+    """Run it; return the timesteps that were committed."""
+    connector = script("k BIGINT, v BIGINT", [[{"k": 1, "v": FIRST}]])
+    marks = Marks(place / "marks")
+    stream = rc.read(spark).memory(connector, name="in")
+    read = stream.map_batches(partial(reads, marks.place), name="read")
+    operator = read.key_by("k").track(partial(meets, marks.place), state="n BIGINT", name="meets")
+    settings = rc.Settings(tasks=1, bins=1, in_flight=2, interval_ms=interval_ms)
+    program = rc.Job("met", operator, state=place / "state", settings=settings)
+    job = program.start() if spark is not None else program.start(in_process=rc.InProcess())
+    try:
+        until(lambda: marks.said("waits"), "timestep 1 waits", SECONDS)
+        connector.push([{"k": 1, "v": SECOND}])
+        job.process_all_available(2 * SECONDS)
+        return [each.timestep for each in job.recent_progress]
+    finally:
+        job.stop(SECONDS)
+
+
+@pytest.mark.parametrize("interval_ms", [0, 50])
+def test_in_process(tmp_path, interval_ms):
+    assert met(tmp_path, interval_ms=interval_ms) == [1, 2]
+
+
+def test_on_spark(spark, tmp_path):
+    assert met(tmp_path, interval_ms=50, spark=spark) == [1, 2]
