@@ -12,6 +12,7 @@ from typing import Any
 
 from rechannel.model.facts import Facts
 from rechannel.replayed import Replay, ReplayedRows, ReplayedState
+from rechannel.scaling.decided import Decided
 from rechannel.telemetry.facts import (
     OperatorProgress,
     SinkProgress,
@@ -22,6 +23,7 @@ from rechannel.telemetry.reading import read_events
 
 __all__ = [
     "ControllerStatus",
+    "Decided",
     "JobStatus",
     "LatencyFigures",
     "OperatorProgress",

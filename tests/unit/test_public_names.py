@@ -62,7 +62,7 @@ GROUPS = {
     "control.library": "AutoScale Balance BatchInterval Guard ModelUpdate Monitor Placement SkewJoin",
     "frames": "GroupFrame KeyedFrame Rows",
     "monitoring": (
-        "ControllerStatus JobStatus LatencyFigures OperatorProgress PhaseTimes ReconfigurationSummary Replay"
+        "ControllerStatus Decided JobStatus LatencyFigures OperatorProgress PhaseTimes ReconfigurationSummary Replay"
         " ReplayedRows ReplayedState SinkProgress SinkStatus SlowestTask Steps TimestepProgress read_events"
     ),
     "sinks": "Batch",

@@ -349,6 +349,7 @@ class _Assembly:
             executors=lambda: [each.id for each in opened.cluster.executors()],
             placed=opened.runner.placed,
             tell=opened.hub.shown,
+            decided=opened.hub.decided,
             find=self.start.find,
             executor=seams.executor,
         )

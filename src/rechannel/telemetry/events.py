@@ -199,6 +199,30 @@ class Note(Record):
         self.freeze("data")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionMade(Record):
+    """A controller has decided something, or says what became of a decision: then all of it comes again."""
+
+    KIND: ClassVar[str] = "decision_made"
+
+    at_ms: int
+    """When it was made; with `controller` and `timestep`, it says which decision this is."""
+    controller: str
+    timestep: int
+    """The last one that it was made from."""
+    outcome: str
+    why: str
+    became: str = ""
+    """What became of it; "" as long as that is open, and where nothing was requested."""
+    data: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    """What was wanted, and its evidence, as JSON: the other fields of `rechannel.monitoring.Decided`."""
+
+    def __post_init__(self) -> None:
+        """Check the timestep and freeze the figures."""
+        self.check_natural("timestep")
+        self.freeze("data")
+
+
 Event: TypeAlias = (
     JobStarted
     | JobStopped
@@ -208,6 +232,7 @@ Event: TypeAlias = (
     | TimestepCommitted
     | TimestepFailed
     | SinkPublished
+    | DecisionMade
     | Note
 )
 
@@ -220,6 +245,7 @@ EVENTS: tuple[type[Event], ...] = (
     TimestepCommitted,
     TimestepFailed,
     SinkPublished,
+    DecisionMade,
     Note,
 )
 

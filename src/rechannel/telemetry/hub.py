@@ -13,6 +13,7 @@ from rechannel.kernels.tasks.report import TaskReport
 from rechannel.sources.backlog import Backlog
 from rechannel.telemetry.build import task_finished
 from rechannel.telemetry.events import (
+    DecisionMade,
     Event,
     JobStarted,
     JobStopped,
@@ -187,6 +188,10 @@ class Hub:
                 data=data,
             )
         )
+
+    def decided(self, event: DecisionMade) -> None:
+        """A controller has decided something, or says what became of it."""
+        self._see(event)
 
     def close(self, error: BaseException | None = None) -> None:
         """Record the end of the job, and write what is waiting."""

@@ -9,6 +9,7 @@ from rechannel.cli.jobs import events as events_module
 from rechannel.cli.jobs.describe import describe
 from rechannel.telemetry.events import (
     EVENTS,
+    DecisionMade,
     JobStarted,
     JobStopped,
     Note,
@@ -42,6 +43,16 @@ EXAMPLES = [
         "sink 's' published 2 rows of timestep 3, again",
     ),
     (Note(at_ms=0, topic="t", text="x"), "t: x"),
+    (
+        DecisionMade(at_ms=0, controller="c", timestep=3, outcome="enough", why="all is well"),
+        "controller c: enough: all is well",
+    ),
+    (
+        DecisionMade(
+            at_ms=0, controller="c", timestep=3, outcome="changed", why="more", became="r1 is done"
+        ),
+        "controller c: changed: more: r1 is done",
+    ),
     (
         TaskFinished(
             timestep=3,
@@ -100,7 +111,7 @@ def test_kinds_and_the_last_ones(stopped, rechannel):
 def test_an_unknown_kind_is_refused(stopped, rechannel):
     reaction = rechannel("events", stopped.directory, "--kind", "birthday")
     assert reaction.code == 2
-    assert "no event of kind 'birthday'; there are: job_started," in reaction.err
+    assert "no event of kind 'birthday'; there are: decision_made," in reaction.err
 
 
 def test_following_goes_on_until_ctrl_c(clicks, rechannel, monkeypatch):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from rechannel.sources.backlog import Backlog
 from rechannel.telemetry.events import (
     EVENTS,
+    DecisionMade,
     JobStarted,
     JobStopped,
     Note,
@@ -204,6 +205,14 @@ GOLDEN = [
         ),
         '{"event":"sink_published","timestep":4,"sink":"out","at_ms":1055,"duration_ms":4.5,'
         '"rows":14,"bytes":80,"again":true}',
+    ),
+    (
+        DecisionMade(
+            at_ms=9, controller="autoscale", timestep=7, outcome="changed", why="more", became="r1: done",
+            data={"parallelism": {"counts": 4}},
+        ),
+        '{"event":"decision_made","at_ms":9,"controller":"autoscale","timestep":7,"outcome":"changed",'
+        '"why":"more","became":"r1: done","data":{"parallelism":{"counts":4}}}',
     ),
     (
         Note(at_ms=2, topic="telemetry", text="3 lost", timestep=4, cause="r1", data={"lost": 3}),

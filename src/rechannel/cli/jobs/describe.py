@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from rechannel.cli.screen import count, moment, size
 from rechannel.telemetry.events import (
+    DecisionMade,
     Event,
     JobStarted,
     JobStopped,
@@ -49,6 +50,9 @@ def _sentence(event: Event) -> str:  # noqa: PLR0911 - one line for each kind
             rows = "" if event.rows is None else f" {count(event.rows)} rows of"
             again = ", again" if event.again else ""
             return f"sink {event.sink!r} published{rows} timestep {event.timestep}{again}"
+        case DecisionMade():
+            became = event.became and f": {_line(event.became)}"
+            return f"controller {event.controller}: {event.outcome}: {_line(event.why)}{became}"
         case Note():
             return f"{event.topic}: {event.text}"
         case _:

@@ -6,40 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from rechannel.control.controller import Control
-from rechannel.model.codec import Json
 from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.changes.resources import executors
 from rechannel.reconfigure.changes.tasks import rescale
 from rechannel.reconfigure.record import Phase, Record
+from rechannel.scaling.decided import Decided
 from rechannel.scaling.policies.policy import Advice
 from rechannel.scaling.policies.steering import carried_out
 from rechannel.scaling.policies.steering_state import Decision, Steered
 
 MOST_DECISIONS = 20
 """That are remembered; of those in a row that lead to nothing for the same reason, the last."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
-    """One decision of a policy and its steering."""
-
-    timestep: int
-    """The last one that it was made from."""
-    at_ms: int
-    """Unix milliseconds."""
-    outcome: str
-    """Such as "changed"; see `scaling.policies.steering_state.OUTCOMES`."""
-    why: str
-    parallelism: Mapping[str, int] = field(default_factory=dict)
-    """Tasks by operator that were wanted, where they are others."""
-    executors: int | None = None
-    """Executors that were wanted, if others."""
-    evidence: Mapping[str, Json] = field(default_factory=dict)
-    """Rates, fits, target and what binds, from the policy."""
-    remedies: Mapping[str, str] = field(default_factory=dict)
-    """By operator whose rows are skewed, the change that helps: "rebalance", "split" or "spread"."""
-    became: str = ""
-    """What became of it: the changes that were made, or why none was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

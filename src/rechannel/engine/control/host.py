@@ -29,6 +29,7 @@ from rechannel.control.suspension import suspended_by
 from rechannel.control.triggers import Moment, On
 from rechannel.engine.control.callback_thread import CallbackThread
 from rechannel.engine.control.callbacks import Callback, Hosted, Returned, is_quiet
+from rechannel.engine.control.decisions import decisions_of
 from rechannel.engine.control.executor_watch import ExecutorWatch
 from rechannel.engine.control.happenings import Executors, Happenings
 from rechannel.engine.control.messages import Messages
@@ -44,6 +45,7 @@ from rechannel.engine.stages.runner import Placed
 from rechannel.errors import RefusedError
 from rechannel.model.eventtime import Times
 from rechannel.replayed import Replay
+from rechannel.telemetry.events import DecisionMade
 
 _LOG = logging.getLogger("rechannel")
 
@@ -72,6 +74,7 @@ class ControlHost:
         executors: Executors = tuple,
         placed: Callable[[], Placed] = Placed,
         tell: Callable[..., None] = lambda *_: None,
+        decided: Callable[[DecisionMade], None] = lambda _: None,
         executor: Executor | None = None,
     ) -> None:
         """Take the parts; nothing runs yet.
@@ -82,13 +85,15 @@ class ControlHost:
         find: what imports those that were installed by their path; None = none may be.
         wake: makes the driver's thread look here. executors: ids of those that take tasks.
         placed: where tasks run. tell: takes (controller, timestep, metrics) for telemetry.
+        decided: takes each decision of a controller for telemetry.
         executor: runs callbacks; None = a thread of its own.
         """
         self._journal, self._changes = journal, changes
         self._progress, self._clock, self._wake = progress, clock, wake
         self._tasks = tasks
         self._thread = CallbackThread(wake, executor)
-        self._calls, self._placed, self._tell = Calls(wake), placed, tell
+        self._calls, self._placed = Calls(wake), placed
+        self._tell, self._decided = tell, decided
         self._given, self._find = given, find
         self._residents = Residents()
         self.replayer: Callable[..., Replay] | None = None
@@ -379,8 +384,11 @@ class ControlHost:
             self._thread.pool().submit(self._callback(hosted, seat, position).dispose)
 
     def _append(self, events: Sequence[ControlEvent]) -> None:
+        decisions = list(decisions_of(self.board, events))
         if events:
             self._journal.append(Controlling(events=tuple(events)))
+        for made in decisions:
+            self._decided(made)
         for event in events:
             if isinstance(event, Handled) and event.metrics:
                 self._tell(event.controller, self._journal.state.last_committed, event.metrics)

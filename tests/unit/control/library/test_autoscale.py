@@ -14,6 +14,7 @@ from rechannel.model.codec import decode
 from rechannel.model.configuration import Combine, Configuration
 from rechannel.reconfigure.record import Phase
 from rechannel.scaling.measured import measured_windows
+from rechannel.telemetry.hub import Hub
 from rechannel.telemetry.recent_tasks import TimestepTasks
 from rechannel.testing import Harness, ManualClock
 
@@ -117,6 +118,22 @@ def test_one_change_leads_to_the_tasks_that_are_needed():
     assert made.evidence["counts"]["target_per_s"] == pytest.approx(2_400)
     assert made.became.endswith("is done")
     assert decisions(busy)[-1].outcome == "enough"
+
+
+def test_telemetry_has_every_decision_and_what_became_of_it(monkeypatch):
+    told = []
+    monkeypatch.setattr(Hub, "decided", lambda _, event: told.append(event))
+    busy = Busy(2_400, 1, policy="ds2")
+    busy.run(24)
+    latest = {(each.timestep, each.at_ms): each for each in told}
+    assert {each.controller for each in told} == {"scale"}
+    for made in decisions(busy):
+        event = latest[made.timestep, made.at_ms]
+        assert (event.outcome, event.why, event.became) == (made.outcome, made.why, made.became)
+        assert event.data.get("evidence", {}) == made.evidence
+    ends = [each.became for each in told if each.outcome == "changed"]
+    assert ends[0] == ""
+    assert ends[-1].endswith("is done")
 
 
 def test_tasks_follow_the_load_down_too():
