@@ -13,19 +13,8 @@ from rechannel.scaling.files.deployment import read_topology
 from rechannel.scaling.files.ds2 import Question, System, evaluate
 from rechannel.scaling.files.layout import find_files, looks_like_one
 from rechannel.scaling.files.reports import read_reports
+from rechannel.scaling.files.request import Request
 from rechannel.scaling.files.timely import read_timely_reports, read_timely_topology
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """What is asked of files. A field that a kind of file has no use for is None or its default."""
-
-    system: System = "flink"
-    factor: float = 0.0
-    threshold: float | None = None
-    topology: Path | None = None
-    source_rates: Path | None = None
-    operator_rates: Path | None = None
 
 
 class AdviceReader(Protocol):

@@ -1,0 +1,1 @@
+"""Advice for applications of Spark, from their event logs."""
