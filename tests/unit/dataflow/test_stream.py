@@ -255,6 +255,7 @@ def anything(*arguments: Any) -> Any:
 
 
 REFUSALS: list[tuple[Callable[[], Any], type[DataflowError], str]] = [
+    (lambda: read().memory("k long", tasks=0), DataflowError, "tasks must be a whole number"),
     (lambda: flights().key_by("carier"), UnknownColumnError, "did you mean 'carrier'?"),
     (lambda: flights().key_by("CARRIER"), UnknownColumnError, "did you mean 'carrier'?"),
     (lambda: flights().key_by(), DataflowError, "at least one column"),

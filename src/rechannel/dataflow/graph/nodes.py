@@ -62,9 +62,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Source(Node):
-    """Rows from outside."""
+    """Rows from outside. tasks: that read it at most when the stream begins; None = the job's default."""
 
     connector: Connector
+    tasks: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -55,14 +55,17 @@ def kind_of(node: Node) -> str:
     return type(node).__name__.lower()
 
 
+def check_count(node: Node, what: str, value: int | None) -> None:
+    """Raise DataflowError for a number of `what` that is no whole number of at least 1."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        msg = f"{label(node)}: {what} must be a whole number of at least 1, not {value!r}"
+        raise DataflowError(msg)
+
+
 def check_numbers(node: Stateful) -> None:
     """Raise DataflowError for an invalid number of tasks or bins, or an invalid preload."""
-    for what, value in (("tasks", node.tasks), ("bins", node.bins)):
-        if value is not None and (
-            isinstance(value, bool) or not isinstance(value, int) or value < 1
-        ):
-            msg = f"{label(node)}: {what} must be a whole number of at least 1, not {value!r}"
-            raise DataflowError(msg)
+    check_count(node, "tasks", node.tasks)
+    check_count(node, "bins", node.bins)
     if node.tasks is not None and node.bins is not None and node.bins < node.tasks:
         msg = f"{label(node)}: {node.tasks} tasks need at least one bin each, not {node.bins}; increase bins="
         raise DataflowError(msg)

@@ -33,7 +33,7 @@ def caption(node: Node, tasks: Mapping[str, int] | None, width: int) -> str:
 
     tasks: current number of tasks by name; without it, what the user asked for.
     """
-    asked = node.tasks if isinstance(node, Stateful) else None
+    asked = node.tasks if isinstance(node, (Stateful, Source)) else None
     count = (tasks or {}).get(node.name, asked)
     if count is None:
         return shorten(_what(node), width)

@@ -20,6 +20,7 @@ from rechannel.dataflow.graph.naming import (
     stateless_name,
 )
 from rechannel.dataflow.graph.nodes import MapBatches, Source
+from rechannel.dataflow.graph.rules import check_count
 from rechannel.dataflow.graph.schema import known
 from rechannel.dataflow.streams.stateless import Columns
 from rechannel.dataflow.streams.stream import Stream
@@ -42,8 +43,10 @@ from rechannel.sources.input_files.malformed import COLUMN, FORMATS, parting, wi
 class Reader:
     """Begins streams.
 
-    All sources take `name`, which names the source's offsets and is derived if it is not given, and
-    `schema`, the columns as an Arrow schema or Spark DDL text.
+    All sources take `name`, which names the source's offsets and is derived if it is not given,
+    `schema`, the columns as an Arrow schema or Spark DDL text, and `tasks`: how many tasks read the
+    source when the stream begins, never more than a timestep has splits (`rescale` changes it); None =
+    the job's default. What Spark's own readers read has as many tasks as Spark chooses.
     """
 
     session: Any | None = None
@@ -63,6 +66,7 @@ class Reader:
         on_error: OnError = "fail",
         on_damage: OnDamage = "fail",
         skip: Sequence[str] = (),
+        tasks: int | None = None,
         name: str | None = None,
     ) -> Stream:
         """Read the files under a directory or glob, also those that appear later, in a fixed order.
@@ -77,7 +81,7 @@ class Reader:
                 with file and line; "dead_letter" = such records are in `.dead_letters`.
             on_damage: "fail", or "skip" = files that are gone or damaged when they are read are skipped.
             skip: paths or names of files to skip in any case. Offsets and progress name skipped files.
-            name: of the source.
+            tasks, name: see `Reader`.
 
         Raises:
             DataflowError: the suffix does not show the format.
@@ -101,10 +105,12 @@ class Reader:
         )
         derived = DerivedName(files_name(place))
         if has_dead_letters("files", on_error):
-            return self._parted(connector, derived, name=name)
-        return self.connector(connector, derived, name=name)
+            return self._parted(connector, derived, name=name, tasks=tasks)
+        return self.connector(connector, derived, name=name, tasks=tasks)
 
-    def _parted(self, connector: FilesConnector, derived: DerivedName, name: str | None) -> Stream:
+    def _parted(
+        self, connector: FilesConnector, derived: DerivedName, name: str | None, tasks: int | None
+    ) -> Stream:
         """Separate the records that can be read; the others are dead letters."""
         if connector.format not in FORMATS or connector.schema is None:
             msg = (
@@ -118,7 +124,7 @@ class Reader:
             options=parting(connector.options),
         )
         error = f"this is no {connector.format} record with the columns of the stream"
-        source = self.connector(kept, derived, name=name).node
+        source = self.connector(kept, derived, name=name, tasks=tasks).node
         node = MapBatches(
             name=given(None, stateless_name(source, "records")),
             where=caller(),
@@ -138,6 +144,7 @@ class Reader:
         per_timestep: int | None = None,
         rows: int | None = None,
         partitions: int = 1,
+        tasks: int | None = None,
         name: str | None = None,
     ) -> Stream:
         """Generate rows as a function of their offset.
@@ -151,7 +158,7 @@ class Reader:
             per_timestep: most rows that a timestep takes.
             rows: where offsets end.
             partitions: splits of a timestep.
-            name: of the source.
+            tasks, name: see `Reader`.
         """
         connector = GeneratorConnector(
             function=function,
@@ -162,7 +169,7 @@ class Reader:
             rows=rows,
         )
         return self.connector(
-            connector, DerivedName(function_name(function, "generator")), name=name
+            connector, DerivedName(function_name(function, "generator")), name=name, tasks=tasks
         )
 
     def python(
@@ -171,6 +178,7 @@ class Reader:
         *,
         options: Mapping[str, object] | None = None,
         schema: Columns | None = None,
+        tasks: int | None = None,
         name: str | None = None,
     ) -> Stream:
         """Read any PySpark Python data source (`pyspark.sql.datasource.DataSource`) that streams.
@@ -179,14 +187,16 @@ class Reader:
             source: the class, which is made with `options`, or an instance.
             options: of the data source.
             schema: columns; None = those that the data source declares.
-            name: of the source.
+            tasks, name: see `Reader`.
         """
         connector = PythonConnector(
             source=source,
             options=dict(options or {}),  # type: ignore[arg-type] # the constructor makes them text
             schema=schema,
         )
-        return self.connector(connector, DerivedName(plain(connector.kind) or "python"), name=name)
+        return self.connector(
+            connector, DerivedName(plain(connector.kind) or "python"), name=name, tasks=tasks
+        )
 
     def memory(
         self,
@@ -194,6 +204,7 @@ class Reader:
         *,
         partitions: int = 1,
         per_timestep: int | None = None,
+        tasks: int | None = None,
         name: str | None = None,
     ) -> Stream:
         """Read rows that a test or a notebook pushes.
@@ -202,18 +213,23 @@ class Reader:
             rows: a `rc.sources.MemoryConnector` to push rows to, also while the job runs; or the columns.
             partitions: splits of a batch.
             per_timestep: most batches that a timestep takes.
-            name: of the source.
+            tasks, name: see `Reader`.
         """
         if not isinstance(rows, MemoryConnector):
             rows = MemoryConnector(schema=rows, partitions=partitions, per_timestep=per_timestep)
-        return self.connector(rows, DerivedName("memory"), name=name)
+        return self.connector(rows, DerivedName("memory"), name=name, tasks=tasks)
 
     def handover(self, schema: Columns, *, name: str | None = None) -> Stream:
         """Read rows that arrive as whole DataFrames, for `rc.for_each_batch`. schema: their columns."""
         return self.connector(HandoverConnector(schema=schema), DerivedName("handover"), name=name)
 
     def connector(
-        self, connector: Connector, derived: DerivedName, *, name: str | None = None
+        self,
+        connector: Connector,
+        derived: DerivedName,
+        *,
+        name: str | None = None,
+        tasks: int | None = None,
     ) -> Stream:
         """Read any connector. derived: the name if none is given."""
         if not isinstance(connector, Connector):
@@ -222,7 +238,9 @@ class Reader:
                 " built-in ones do"
             )
             raise DataflowError(msg)
-        node = Source(name=given(name, derived), where=caller(), connector=connector)
+        named = given(name, derived)
+        node = Source(name=named, where=caller(), connector=connector, tasks=tasks)
+        check_count(node, "tasks", tasks)
         known(node)
         return Stream(node=node, session=self.session)
 

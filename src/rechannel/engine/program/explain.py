@@ -70,7 +70,7 @@ def _stage(stage: Stage, plan: PhysicalPlan, configuration: Configuration) -> li
 
 
 def _size(stage: Stage, settings: OperatorConfiguration | None) -> str:
-    """Tasks and bins; a source has as many tasks as its input has splits."""
+    """Tasks and bins; a source has no more tasks than its input has splits."""
     if settings is None or stage.frame is not None:
         return " (one task per split)"
     tasks = f"{settings.tasks} {_plural('task', settings.tasks)}"

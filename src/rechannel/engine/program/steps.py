@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from rechannel.dataflow.graph.nodes import Stateful
+from rechannel.dataflow.graph.nodes import Source, Stateful
 from rechannel.engine.program.physical import PhysicalPlan, Stage
 from rechannel.errors import TimestepError
 from rechannel.kernels.protocol.program import Address, SharedState, StageStep, TaskState
@@ -29,7 +29,8 @@ def first_configuration(
         # A stage that sends on what a materialised function left is no node of the dataflow.
         node = plan.dataflow.by_name.get(stage.name)
         operator = node if isinstance(node, Stateful) else None
-        wanted = (operator and operator.tasks) or tasks
+        asked = node.tasks if isinstance(node, (Stateful, Source)) else None
+        wanted = asked or tasks
         routing = None
         if stage.logic is not None:
             count = max((operator and operator.bins) or bins, wanted)

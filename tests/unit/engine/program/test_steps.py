@@ -62,6 +62,13 @@ def test_a_job_starts_with_what_the_dataflow_and_the_settings_say():
     }  # fmt: skip
 
 
+def test_a_source_says_with_how_many_tasks_it_is_read():
+    stream = rc.read().memory(script("k long, v long"), name="in", tasks=5)
+    plan = Harness(stream.key_by("k").aggregate(n=agg.count(), name="counts")).plan
+    tasks = {name: operator.tasks for name, operator in configured(plan).operators.items()}
+    assert tasks == {"in": 5, "counts": 2}
+
+
 def test_there_are_never_fewer_bins_than_tasks():
     operators = configured(fan_out(), tasks=9, bins=4).operators
     assert {n: o.routing.bins for n, o in operators.items() if o.routing} == {
