@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         testing,
         windows,
     )
+    from rechannel.advising.api import scaling_advice
     from rechannel.batch import run_batch
     from rechannel.bridge import for_each_batch
     from rechannel.dataflow.streams.columns import computed
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from rechannel.model.patience import Patience
     from rechannel.profiling.api import compare_profiles, profile, profile_session
     from rechannel.running import Reconfiguration, RunningJob
-    from rechannel.scaling.files.api import scaling_advice
     from rechannel.settings import Settings
     from rechannel.state.stores.local import Durability
 
@@ -68,7 +68,7 @@ _HOMES = {
     "profile_session": "rechannel.profiling.api",
     "read": "rechannel.dataflow.streams.reader",
     "run_batch": "rechannel.batch",
-    "scaling_advice": "rechannel.scaling.files.api",
+    "scaling_advice": "rechannel.advising.api",
     "session": "rechannel.engine.spark.session.session",
 }
 """The module of each name in the root."""

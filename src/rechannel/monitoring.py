@@ -1,4 +1,5 @@
-"""What a running job reports: the types of `job.status`, `job.last_progress`, `job.history()`, `job.sinks`.
+"""What a running job reports: the types of `job.status`, `job.last_progress`, `job.history()`, `job.sinks`,
+`job.advice()`.
 
 All are frozen values with `to_dict()`, which returns plain JSON values. `read_events` reads the telemetry log of a
 state directory.
@@ -13,6 +14,16 @@ from typing import Any
 from rechannel.model.facts import Facts
 from rechannel.replayed import Replay, ReplayedRows, ReplayedState
 from rechannel.scaling.decided import Decided
+from rechannel.scaling.needs.values import (
+    Amount,
+    ControllerDecisions,
+    CostFit,
+    CurvePoint,
+    OperatorNeed,
+    StreamAdvice,
+    StreamNeeds,
+    WindowFigures,
+)
 from rechannel.telemetry.facts import (
     OperatorProgress,
     SinkProgress,
@@ -22,10 +33,15 @@ from rechannel.telemetry.facts import (
 from rechannel.telemetry.reading import read_events
 
 __all__ = [
+    "Amount",
+    "ControllerDecisions",
     "ControllerStatus",
+    "CostFit",
+    "CurvePoint",
     "Decided",
     "JobStatus",
     "LatencyFigures",
+    "OperatorNeed",
     "OperatorProgress",
     "PhaseTimes",
     "ReconfigurationSummary",
@@ -36,7 +52,10 @@ __all__ = [
     "SinkStatus",
     "SlowestTask",
     "Steps",
+    "StreamAdvice",
+    "StreamNeeds",
     "TimestepProgress",
+    "WindowFigures",
     "read_events",
 ]
 

@@ -62,8 +62,10 @@ GROUPS = {
     "control.library": "AutoScale Balance BatchInterval Guard ModelUpdate Monitor Placement SkewJoin",
     "frames": "GroupFrame KeyedFrame Rows",
     "monitoring": (
-        "ControllerStatus Decided JobStatus LatencyFigures OperatorProgress PhaseTimes ReconfigurationSummary Replay"
-        " ReplayedRows ReplayedState SinkProgress SinkStatus SlowestTask Steps TimestepProgress read_events"
+        "Amount ControllerDecisions ControllerStatus CostFit CurvePoint Decided JobStatus"
+        " LatencyFigures OperatorNeed OperatorProgress PhaseTimes ReconfigurationSummary Replay"
+        " ReplayedRows ReplayedState SinkProgress SinkStatus SlowestTask Steps StreamAdvice"
+        " StreamNeeds TimestepProgress WindowFigures read_events"
     ),
     "sinks": "Batch",
     "sources": "MemoryConnector",

@@ -17,6 +17,7 @@ import typer
 from rechannel.cli.bench import bench
 from rechannel.cli.demo import demo
 from rechannel.cli.jobs.abort import abort
+from rechannel.cli.jobs.advice import advice
 from rechannel.cli.jobs.control import control
 from rechannel.cli.jobs.controllers import controllers
 from rechannel.cli.jobs.events import events
@@ -89,6 +90,7 @@ app.command("history")(history)
 app.command("abort")(abort)
 app.command("controllers")(controllers)
 app.add_typer(control, name="control")
+app.command("advice")(advice)
 app.command("watch")(watch)
 app.command("profile")(profile)
 app.command("scale")(scale)

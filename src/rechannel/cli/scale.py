@@ -1,65 +1,95 @@
-"""`rechannel scale`: how many instances each operator of a recorded dataflow needs."""
+"""`rechannel scale`: how much a recorded stream or application needs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from rechannel.cli.screen import count, say, show, show_json, show_prose, show_table, table
-
-if TYPE_CHECKING:
-    from rechannel.scaling.files.advice import ScalingAdvice
+from rechannel.cli.screen import show_json
 
 
-def scale(  # noqa: PLR0917 - a command line
+def scale(  # noqa: PLR0913, PLR0917 - a command line
     path: Annotated[
         str,
         typer.Argument(
             metavar="PATH",
-            help="A directory with DS2's files (*topology*, *rates*), or the file of rates.",
+            help="The state directory of a job; a directory with DS2's files (*topology*, *rates*), or the file of"
+            " rates.",
         ),
     ],
+    interval: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="The interval to keep, such as '2 s' or '500 ms'. [default: that of the stream]",
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(help="Rows per second that arrive. [default: what was measured]"),
+    ] = None,
+    utilisation: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of the interval that may be used.")
+    ] = 0.8,
+    executor_cores: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Cores of each executor. [default: what they had]"),
+    ] = None,
+    policy: Annotated[
+        str, typer.Option(help="Of a job: the policy that is asked, such as ds2.")
+    ] = "ds2-timesteps",
+    window: Annotated[
+        str, typer.Option(metavar="TIME", help="Of a job: the time that a window covers.")
+    ] = "10 s",
     system: Annotated[
         Literal["flink", "timely", "heron"],
-        typer.Option(help="The engine that wrote the files; of timely the answer is one number."),
+        typer.Option(help="The engine that wrote DS2's files; of timely the answer is one number."),
     ] = "flink",
     factor: Annotated[
-        float, typer.Option(min=0, help="Instances in addition: 0.2 adds 20 %.")
+        float, typer.Option(min=0, help="Of DS2: instances in addition: 0.2 adds 20 %.")
     ] = 0.0,
     threshold: Annotated[
         float | None,
         typer.Option(
             min=1,
-            help="If no operator lacks instances, and sources emit so many times less than they should, the numbers"
-            " grow by that ratio.",
+            help="Of DS2: if no operator lacks instances, and sources emit so many times less than they should, the"
+            " numbers grow by that ratio.",
         ),
     ] = None,
     topology: Annotated[
-        str | None, typer.Option(metavar="FILE", help="The topology, if PATH does not have it.")
+        str | None,
+        typer.Option(metavar="FILE", help="Of DS2: the topology, if PATH does not have it."),
     ] = None,
     source_rates: Annotated[
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Lines of a source and the records per second that each of its instances should emit.",
+            help="Of DS2: lines of a source and the records per second that each of its instances should emit.",
         ),
     ] = None,
     operator_rates: Annotated[
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Lines of an operator and the records per second that an instance can process at most.",
+            help="Of DS2: lines of an operator and the records per second that an instance can process at most.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say how many instances each operator needs, by DS2's model, and from which measurements that follows."""
-    from rechannel.scaling.files.advice import as_record
-    from rechannel.scaling.files.api import scaling_advice
+    """Say how much a recorded stream or application needs, and from which measurements that follows."""
+    from rechannel.advising.api import scaling_advice
+    from rechannel.cli.advice.shown import record_of, show_advice
+    from rechannel.cli.profiles.values import duration
 
     made = scaling_advice(
         path,
+        interval=None if interval is None else duration(interval, "--interval").total_seconds(),
+        rate=rate,
+        utilisation=utilisation,
+        executor_cores=executor_cores,
+        policy=policy,
+        window=duration(window, "--window").total_seconds(),
         system=system,
         factor=factor,
         threshold=threshold,
@@ -68,41 +98,6 @@ def scale(  # noqa: PLR0917 - a command line
         operator_rates=operator_rates,
     )
     if as_json:
-        show_json(as_record(made))
+        show_json(record_of(made))
     else:
-        _show(made)
-
-
-def _show(made: ScalingAdvice) -> None:
-    show(_heading(made))
-    for each in made.operators.values():
-        show_prose(each.sentence)
-    if made.workers is not None:
-        show_prose(
-            f"All operators together: {made.workers} workers instead of {made.present_workers}."
-        )
-    for note in made.notes:
-        say(f"note: {note}")
-    numbers = ("has", "needs", "least", "most", "exact", "records/s", "of one instance")
-    rows = table("operator", *numbers, right=numbers)
-    for each in made.operators.values():
-        rows.add_row(
-            each.name,
-            *map(count, (each.instances, each.advised, each.low, each.high)),
-            f"{each.exact:.2f}",
-            count(each.target),
-            count(each.rate),
-        )
-    show("")
-    show_table(rows)
-
-
-def _heading(made: ScalingAdvice) -> str:
-    number = len(made.epochs)
-    adjusted = sum(each.adjusted for each in made.epochs)
-    text = f"{made.title}: {number} epoch" + (
-        "s, the median of each operator" if number > 1 else ""
-    )
-    if adjusted:
-        text += f"; {adjusted} adjusted, since sources lag although no operator lacks instances"
-    return text
+        show_advice(made)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from rechannel.advising.stream import stream_advice
 from rechannel.assembly import Parts
 from rechannel.control.controller import Controller, Installation, installations
 from rechannel.dataflow.evolution.evolution import Logic, stream_of
@@ -43,6 +44,9 @@ from rechannel.running.controllers import ControllerHandle
 from rechannel.running.reconfiguration import ASKED, Reconfiguration, abort, failure
 from rechannel.running.replaying import Replayer, replayable
 from rechannel.running.server import Server, ServerFactory
+from rechannel.scaling.measured import Machines
+from rechannel.scaling.needs.asked import Asked
+from rechannel.scaling.needs.values import StreamAdvice
 from rechannel.sinks.memory import MemoryWriter
 from rechannel.sinks.spare import main_of
 from rechannel.telemetry.facts import TimestepProgress
@@ -331,6 +335,49 @@ class RunningJob:
         """Handles on the controllers that are installed, by name, in the order of their installation."""
         host = self._parts.controllers
         return {name: ControllerHandle(host, name) for name in host.board.seats}
+
+    def advice(
+        self,
+        *,
+        policy: str = "ds2-timesteps",
+        utilisation: float = 0.8,
+        interval: float | None = None,
+        rate: float | None = None,
+        window: float = 10.0,
+    ) -> StreamAdvice:
+        """Return how much the stream needs by what was measured, and what its controllers have decided.
+
+        Nothing changes. It needs no controller: `operators` and `needs` are what a policy says of the latest timesteps.
+        `controllers` has every decision of those that decide something, with its evidence and what became of it.
+
+        policy: its name. utilisation: share of the interval that may be used. interval: seconds between timesteps;
+        None = that of the stream. rate: rows per second that arrive; None = what was measured. window: seconds that a
+        window covers.
+
+        Raises RefusedError for an argument out of its range, or a policy that cannot judge this stream.
+        """
+        asked = Asked(
+            policy=policy,
+            utilisation=utilisation,
+            window_s=window,
+            interval_ms=None if interval is None else interval * 1e3,
+            rate=rate,
+        )
+        cores = self._parts.runner.placed().executors
+        machines = (
+            Machines(executors=len(cores), cores_per_executor=max(cores.values()))
+            if cores
+            else None
+        )
+        return stream_advice(
+            self.name,
+            self._hub.recent_progress,
+            self._hub.recent_tasks,
+            self._parts.controllers.board,
+            asked,
+            configurations=[each for _, each in self._parts.journal.state.configurations],
+            machines=machines,
+        )
 
     def readmit(self, find: Callable[[str], Any]) -> tuple[str, ...]:
         """Bring back controllers that were installed by their path and that this driver does not have.

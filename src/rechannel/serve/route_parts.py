@@ -40,7 +40,11 @@ WRONG: dict[int | str, dict[str, Any]] = {
 ANY: dict[int | str, dict[str, Any]] = {status: WRONG[status] for status in (401, 403, 422, 500)}
 """What may be wrong with any request."""
 
-QUERIES = {"/progress": ("recent",), "/reconfigurations": ("open", "last")}
+QUERIES = {
+    "/progress": ("recent",),
+    "/reconfigurations": ("open", "last"),
+    "/advice": ("policy", "utilisation", "interval", "rate", "window"),
+}
 """Parameters by route; other routes have none."""
 
 
@@ -68,3 +72,9 @@ def documented_body(kind: type[BaseModel], *, required: bool = True) -> dict[str
     return {
         "requestBody": {"required": required, "content": {"application/json": {"schema": schema}}}
     }
+
+
+def documented_answer(schema: str) -> dict[int | str, dict[str, Any]]:
+    """The answer in the OpenAPI document, by the name of its schema."""
+    ref = {"$ref": f"#/components/schemas/{schema}"}
+    return {200: {"description": "The answer.", "content": {"application/json": {"schema": ref}}}}

@@ -16,9 +16,19 @@ from rechannel.serve.allowed import Allowed
 from rechannel.serve.bodies import AbortBody, Accepted, PlanBody, ReconfigureBody
 from rechannel.serve.failures import named_in_the_address, while_it_runs
 from rechannel.serve.metrics import registry_of
-from rechannel.serve.route_parts import ANY, WRONG, body_of, check_parameters, documented_body
+from rechannel.serve.route_parts import (
+    ANY,
+    WRONG,
+    body_of,
+    check_parameters,
+    documented_answer,
+    documented_body,
+)
 
 BODIES: tuple[type[BaseModel], ...] = (PlanBody, ReconfigureBody, AbortBody)
+
+MOST_ASKED = 1e12
+"""Largest number in a question."""
 
 _TEXT: dict[int | str, dict[str, Any]] = {
     200: {
@@ -67,6 +77,22 @@ def watch_routes(job: RunningJob) -> APIRouter:
     def reconfiguration(id: str) -> dict[str, Any]:  # noqa: A002 - the path's word
         with named_in_the_address():
             return answers.reconfiguration_of(job, id)
+
+    @routes.get(
+        "/advice",
+        summary="How much the stream needs by what was measured, and what its controllers decided",
+        responses={**documented_answer("StreamAdvice"), 409: WRONG[409]},
+    )
+    def advice(
+        policy: Annotated[str, Query(max_length=100)] = "ds2-timesteps",
+        utilisation: Annotated[float, Query(gt=0, le=1)] = 0.8,
+        interval: Annotated[float | None, Query(gt=0, le=MOST_ASKED)] = None,
+        rate: Annotated[float | None, Query(gt=0, le=MOST_ASKED)] = None,
+        window: Annotated[float, Query(gt=0, le=MOST_ASKED)] = 10.0,
+    ) -> dict[str, Any]:
+        return job.advice(
+            policy=policy, utilisation=utilisation, interval=interval, rate=rate, window=window
+        ).to_dict()
 
     @routes.get(
         "/metrics", summary="Metrics for Prometheus", response_class=Response, responses=_TEXT

@@ -1,4 +1,4 @@
-"""Schemas of the OpenAPI document for what request bodies hold, from the registries of changes and strategies. Pure."""
+"""Schemas of the OpenAPI document for what bodies hold, from the registries of changes and strategies. Pure."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rechannel.reconfigure.changes.registry import requestable
 from rechannel.reconfigure.changes.together import MOST_CHANGES
 from rechannel.reconfigure.checked import Checked
 from rechannel.reconfigure.planfile import OF_JOB, OF_OPERATORS, WayInPlan
+from rechannel.scaling.needs.values import StreamAdvice
 
 Schema: TypeAlias = dict[str, Any]
 Schemas: TypeAlias = dict[str, Schema]
@@ -26,6 +27,7 @@ def schemas() -> Schemas:
         **_kinds("Change", requestable()),
         **_kinds("Strategy", strategies.KINDS),
         **_plan(),
+        **msgspec.json.schema_components([StreamAdvice], ref_template=REF)[1],
     }
 
 

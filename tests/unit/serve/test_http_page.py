@@ -94,7 +94,7 @@ def test_the_page(shop):
                 running.process_all_available(60)
         else:
             assert_alike(json.loads(block), answer, "answer")
-    assert asked == 10
+    assert asked == 11
     assert answer == {
         "error": "unknown_operator",
         "message": "there is no operator 'missing'; there are 'counts', 'orders'",

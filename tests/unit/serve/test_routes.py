@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -40,6 +41,21 @@ def test_progress(ask, clicks):
         status, answer = ask("GET", f"/progress?recent={wrong}")
         assert (status, answer["error"]) == (422, "malformed")
         assert "recent" in answer["message"]
+
+
+def test_advice(ask, clicks):
+    for _ in range(5):
+        clicks.clock[0] += 1_000
+        clicks.push([("cleo", 3), ("dan", 4)])
+    status, answer = ask("GET", "/advice?policy=ds2&window=2&rate=5000000")
+    assert status == 200
+    asked = {"policy": "ds2", "window": 2.0, "rate": 5_000_000.0}
+    assert answer == json.loads(json.dumps(clicks.running.advice(**asked).to_dict()))
+    assert answer["needs"]["policy"] == "ds2"
+    status, answer = ask("GET", "/advice?policy=magic")
+    assert (status, answer["error"]) == (409, "refused")
+    for wrong in ("rate=0", "utilisation=2", "window=x", "magic=1"):
+        assert ask("GET", f"/advice?{wrong}")[0] == 422
 
 
 def test_before_the_first_timestep_there_is_no_progress(tmp_path):

@@ -15,6 +15,7 @@ OPERATIONS = (
     "GET /progress",
     "GET /reconfigurations",
     "GET /reconfigurations/{id}",
+    "GET /advice",
     "GET /metrics",
     "POST /plan",
     "POST /reconfigure",

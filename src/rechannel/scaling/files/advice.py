@@ -91,6 +91,7 @@ class ScalingAdvice:
 def as_record(made: ScalingAdvice) -> dict[str, Any]:
     """Return everything as JSON values."""
     return {
+        "kind": "ds2",
         "title": made.title,
         "parallelism": made.parallelism,
         "workers": made.workers,

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from rechannel.errors import RefusedError
 from rechannel.scaling.files.advice import ScalingAdvice
 from rechannel.scaling.files.aggregated import read_given
 from rechannel.scaling.files.deployment import read_topology
-from rechannel.scaling.files.ds2 import Question, System, evaluate
+from rechannel.scaling.files.ds2 import Question, evaluate
 from rechannel.scaling.files.layout import find_files, looks_like_one
 from rechannel.scaling.files.reports import read_reports
 from rechannel.scaling.files.request import Request
+from rechannel.scaling.files.spark.advice import LogAdvice
 from rechannel.scaling.files.timely import read_timely_reports, read_timely_topology
+from rechannel.scaling.needs.values import StreamAdvice
+
+AnyAdvice: TypeAlias = ScalingAdvice | LogAdvice | StreamAdvice
 
 
 class AdviceReader(Protocol):
@@ -29,7 +34,7 @@ class AdviceReader(Protocol):
         """Whether a file or directory is of this kind."""
         ...
 
-    def advise(self, place: Path, asked: Request) -> ScalingAdvice:
+    def advise(self, place: Path, asked: Request) -> AnyAdvice:
         """Return what the files say. Raises TraceError, RefusedError."""
         ...
 
@@ -73,50 +78,24 @@ class Ds2Files:
 
 
 READERS: tuple[AdviceReader, ...] = (Ds2Files(),)
-"""Every kind of file; the first that recognises a path reads it."""
+"""Files of other systems; the first that recognises a path reads it."""
 
 
-def scaling_advice(
-    path: str | Path,
-    *,
-    system: System = "flink",
-    factor: float = 0.0,
-    threshold: float | None = None,
-    topology: str | Path | None = None,
-    source_rates: str | Path | None = None,
-    operator_rates: str | Path | None = None,
-) -> ScalingAdvice:
-    """Return how many instances each operator of a recorded dataflow needs, by DS2's model.
+def read_advice(
+    place: Path, asked: Request, readers: Sequence[AdviceReader] = READERS
+) -> AnyAdvice:
+    """Return what files say. readers: every kind of file; the first that recognises the path reads it.
 
-    path: a directory with DS2's files (`*topology*`, `*rates*`), or the file of rates. system: the engine that wrote
-    them; for "timely" the advice is a number of workers. factor: share of instances in addition. threshold: if no
-    operator lacks instances, and sources emit so many times less than they should, the numbers grow by that ratio.
-    topology, source_rates, operator_rates: files that are not in the directory, or have other names.
-
-    Raises RefusedError for what cannot be asked, TraceError for files with bad lines.
+    Raises RefusedError for what is not there, is of no known kind or cannot be asked, TraceError for bad lines.
     """
-    asked = Request(
-        system=system,
-        factor=factor,
-        threshold=threshold,
-        topology=_path(topology),
-        source_rates=_path(source_rates),
-        operator_rates=_path(operator_rates),
-    )
-    Question(system=system, factor=factor, threshold=threshold)
-    place = Path(path)
     if not place.exists():
         raise RefusedError(f"{place} does not exist: give the files of a run")
-    reader = next((each for each in READERS if each.reads(place)), None)
+    reader = next((each for each in readers if each.reads(place)), None)
     if reader is None and asked.topology is not None and place.is_file():
         reader = Ds2Files()
     if reader is None:
-        kinds = ", ".join(each.what for each in READERS)
+        kinds = ", ".join(each.what for each in readers)
         raise RefusedError(
             f"{place} is not one of these: {kinds}. A file of rates needs a topology"
         )
     return reader.advise(place, asked)
-
-
-def _path(given: str | Path | None) -> Path | None:
-    return None if given is None else Path(given)

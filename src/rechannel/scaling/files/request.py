@@ -34,6 +34,10 @@ class Request:
     executor_cores: int | None = None
     """Cores that each executor is to have; None = those that it had."""
     most_cores: int = MOST_CORES
+    policy: str = "ds2-timesteps"
+    """Of a job's state directory: the policy that is asked."""
+    window_s: float = 10.0
+    """Of a job's state directory: seconds that a window covers."""
 
     def __post_init__(self) -> None:
         """Check that it makes sense. Raises RefusedError."""

@@ -96,6 +96,8 @@ def evidence_of(answer: Answer, cores: Cores) -> dict[str, Any]:
             "target_per_s": answer.targets[name],
             "fixed_ms": float(turns.fixed_ms[ESTIMATE, place]),
             "row_ms": float(turns.row_ms[ESTIMATE, place]),
+            "fixed_ms_ends": turns.fixed_ms[FLAT:, place].tolist(),
+            "row_ms_ends": turns.row_ms[FLAT:, place].tolist(),
             "turn_ms": float(took[ESTIMATE, place]),
             "turn_ms_ends": sorted([float(took[FLAT, place]), float(took[STEEP, place])]),
             "heaviest": answer.skews[name].heaviest,

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rechannel.advising.api import scaling_advice
 from rechannel.errors import RefusedError, TraceError
 from rechannel.scaling.files.advice import as_record
-from rechannel.scaling.files.api import scaling_advice
 from tests.unit.scaling.files.word_count import SHIPPED, WORD_COUNT
 
 
@@ -257,7 +257,9 @@ def test_files_that_are_missing_or_could_be_the_same_one(run, tmp_path):
         scaling_advice(place / "rates.csv")
     with pytest.raises(RefusedError, match="does not exist"):
         scaling_advice(place / "nothing")
-    with pytest.raises(RefusedError, match="not one of these: files of DS2"):
+    with pytest.raises(
+        RefusedError, match="not one of these: a state directory of a job, files of DS2"
+    ):
         scaling_advice(tmp_path)
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from rechannel.advising.api import scaling_advice
 from rechannel.errors import TraceError
-from rechannel.scaling.files.api import scaling_advice
 
 OPERATORS = [(0, 1, "Input"), (2, 2, "FilterMap"), (4, 3, "Output Of")]
 

@@ -1,0 +1,1 @@
+"""Advice on how much a stream needs, as text and as JSON."""

@@ -1,0 +1,35 @@
+"""Advice of any kind, as text and as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rechannel.cli.advice.ds2 import show_ds2
+from rechannel.cli.advice.stream import show_stream
+from rechannel.cli.screen import show_json
+from rechannel.scaling.files import advice as ds2
+from rechannel.scaling.files.api import AnyAdvice
+from rechannel.scaling.files.spark import advice as logs
+from rechannel.scaling.needs.values import StreamAdvice
+
+
+def show_advice(made: AnyAdvice) -> None:
+    """Print advice for people."""
+    match made:
+        case StreamAdvice():
+            show_stream(made)
+        case ds2.ScalingAdvice():
+            show_ds2(made)
+        case logs.LogAdvice():
+            show_json(record_of(made))
+
+
+def record_of(made: AnyAdvice) -> dict[str, Any]:
+    """Return advice as JSON values: docs/formats/advice.md."""
+    match made:
+        case StreamAdvice():
+            return made.to_dict()
+        case ds2.ScalingAdvice():
+            return ds2.as_record(made)
+        case logs.LogAdvice():
+            return {"kind": "spark", **logs.as_record(made)}

@@ -1,0 +1,248 @@
+"""What a policy says of measured windows, as the value that is shown. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rechannel.scaling.measured import MeasuredWindow
+from rechannel.scaling.model.optimal import Need, optimal_parallelism
+from rechannel.scaling.model.rates import Rates, rates_of
+from rechannel.scaling.model.timesteps import Pace
+from rechannel.scaling.needs.asked import Asked
+from rechannel.scaling.needs.curves import curve
+from rechannel.scaling.needs.values import (
+    Amount,
+    CostFit,
+    CurvePoint,
+    OperatorNeed,
+    StreamNeeds,
+    WindowFigures,
+)
+from rechannel.scaling.policies.answers import changes as any_changes
+from rechannel.scaling.policies.policy import Advice, Cores, Memory, Seen
+from rechannel.scaling.policies.timesteps import TimestepDs2
+
+MOST_POINTS = 200
+"""Tasks of an operator that are shown."""
+MOST_WINDOWS = 100
+NOTHING = Advice(reason="every operator has what it needs")
+
+
+def needs_of(
+    windows: Sequence[MeasuredWindow], asked: Asked
+) -> tuple[StreamNeeds, dict[str, OperatorNeed]]:
+    """Return what the stream needs, and what each operator needs, in topological order.
+
+    windows: oldest first, at least one, as `windows_of` returns them. Raises RefusedError as the policy does.
+    """
+    advice = _advice(windows, asked)
+    latest = windows[-1]
+    seen, evidence = latest.seen, advice.evidence
+    figures: Mapping[str, Any] = evidence.get("operators", evidence)
+    model, rates = _model(seen, asked)
+    operators = {
+        name: _operator(name, windows, advice, figures.get(name), model[name], rates[name])
+        for name in seen.topology.operators
+        if name in seen.activities
+    }
+    return _stream(latest, windows, asked, advice, operators), operators
+
+
+def _advice(windows: Sequence[MeasuredWindow], asked: Asked) -> Advice:
+    """Return what the policy says after the last window; the numbers as they are if it wants no change."""
+    policy, memory = asked.made(), None
+    advice: Advice | None = None
+    for window in windows:
+        said: tuple[Advice | None, Memory]
+        if isinstance(policy, TimestepDs2):
+            said = policy.in_full(window.seen, memory)
+        else:
+            said = policy.decide(window.seen, memory)
+        advice, memory = said
+    return advice or NOTHING
+
+
+def _model(seen: Seen, asked: Asked) -> tuple[dict[str, Need], dict[str, Rates]]:
+    """Return what DS2's model says of a window, whatever the policy is."""
+    rates = {name: rates_of(each.reports, seen.window_s) for name, each in seen.activities.items()}
+    given = {name: each.rate for name, each in seen.arrivals.items()}
+    return (
+        optimal_parallelism(seen.topology, rates, given, utilisation=asked.utilisation),
+        rates,
+    )
+
+
+# The stream ----------------------------------------------------------------------------------------
+
+
+def _stream(
+    latest: MeasuredWindow,
+    windows: Sequence[MeasuredWindow],
+    asked: Asked,
+    advice: Advice,
+    operators: Mapping[str, OperatorNeed],
+) -> StreamNeeds:
+    seen, evidence = latest.seen, advice.evidence
+    cores = seen.cores or Cores(executors=1, cores_per_executor=1)
+    executors = _executors(advice, cores)
+    figures = evidence.get("operators", {}) if "cores" in evidence else {}
+    needed = evidence.get("cores")
+    return StreamNeeds(
+        policy=asked.policy,
+        why=advice.reason,
+        changes=advice is not NOTHING and any_changes(_full(advice, seen), seen),
+        timestep=latest.last,
+        interval_ms=cores.interval_ms,
+        utilisation=asked.utilisation,
+        rate=sum(each.rate for each in seen.arrivals.values()),
+        backlog=round(sum(each.backlog for each in seen.arrivals.values())),
+        timestep_ms=statistics.median(cores.durations_ms),
+        predicted_ms=evidence.get("timestep_ms") if figures else None,
+        cores=None
+        if needed is None
+        else Amount(
+            present=cores.executors * cores.cores_per_executor,
+            advised=needed,
+            low=evidence["cores_low"],
+            high=evidence["cores_high"],
+        ),
+        executors=executors,
+        keeps=evidence.get("keeps"),
+        binds=evidence.get("binds"),
+        used=evidence.get("used"),
+        hangs_on=evidence.get("hangs_on"),
+        offset=float(evidence.get("offset", 1.0)),
+        windows=tuple(map(_figures, windows[-MOST_WINDOWS:])),
+        curve=_curve(seen, asked, cores, executors, figures),
+        evidence=dict(evidence),
+    )
+
+
+def _full(advice: Advice, seen: Seen) -> Advice:
+    """Return advice as `any_changes` reads it: with the executors that there are where it names none."""
+    if advice.executors is not None or seen.cores is None:
+        return advice
+    return Advice(
+        parallelism=advice.parallelism, executors=seen.cores.executors, remedies=advice.remedies
+    )
+
+
+def _executors(advice: Advice, cores: Cores) -> Amount:
+    ends = advice.evidence.get("executors", {})
+    advised = cores.executors if advice.executors is None else advice.executors
+    return Amount(
+        present=cores.executors,
+        advised=advised,
+        low=min(advised, ends.get("low", advised)),
+        high=max(advised, ends.get("high", advised)),
+    )
+
+
+def _curve(
+    seen: Seen, asked: Asked, cores: Cores, executors: Amount, figures: Mapping[str, Any]
+) -> tuple[CurvePoint, ...]:
+    if not figures:
+        return ()
+    pace = Pace(
+        interval_ms=cores.interval_ms,
+        utilisation=asked.utilisation,
+        in_flight=cores.in_flight,
+        driver_ms=cores.driver_ms,
+        launch_ms=cores.launch_ms,
+    )
+    bins = {n: e.most_tasks for n, e in seen.activities.items() if e.most_tasks is not None}
+    most = max(executors.present, executors.advised) * cores.cores_per_executor
+    return curve(figures, bins, pace, most)
+
+
+def _figures(window: MeasuredWindow) -> WindowFigures:
+    seen = window.seen
+    cores = seen.cores or Cores(executors=1, cores_per_executor=1)
+    return WindowFigures(
+        start_ms=round(seen.start_s * 1e3),
+        end_ms=round(seen.end_s * 1e3),
+        first=window.first,
+        last=window.last,
+        configuration=window.configuration,
+        arrived_per_s=sum(each.rate for each in seen.arrivals.values()),
+        backlog=round(sum(each.backlog for each in seen.arrivals.values())),
+        timestep_ms=statistics.median(cores.durations_ms),
+        busy=cores.busy,
+        tasks=seen.parallelism,
+    )
+
+
+# One operator --------------------------------------------------------------------------------------
+
+
+def _operator(
+    name: str,
+    windows: Sequence[MeasuredWindow],
+    advice: Advice,
+    figures: Mapping[str, Any] | None,
+    need: Need,
+    rates: Rates,
+) -> OperatorNeed:
+    of = figures or {}
+    present = rates.parallelism
+    advised = advice.parallelism.get(name, present)
+    known = rates.processing is not None and math.isfinite(rates.processing)
+    rate = rates.processing / present if known and rates.processing else None
+    target = float(of.get("target_per_s", need.target))
+    return OperatorNeed(
+        instances=present,
+        advised=advised,
+        low=min(advised, advice.low.get(name, advised)),
+        high=max(advised, advice.high.get(name, advised)),
+        target=target,
+        rate=rate,
+        exact=None if rate is None else target / rate,
+        sentence=_sentence(name, present, advised, target, rate, advice.remedies.get(name)),
+        turn_ms=of.get("turn_ms"),
+        cost=_cost(of, float(advice.evidence.get("offset", 1.0))),
+        heaviest=of.get("heaviest"),
+        heaviest_after=of.get("heaviest_after"),
+        remedy=advice.remedies.get(name),
+        points=_points(name, windows),
+    )
+
+
+def _sentence(
+    name: str, present: int, advised: int, target: float, rate: float | None, remedy: str | None
+) -> str:
+    change = f"keep {present}" if advised == present else f"{advised} instead of {present}"
+    each = "no rate of processing is known" if rate is None else f"one task processes {rate:,.0f}"
+    from_outside = target == 0 and rate is None
+    reach = "nothing arrives" if from_outside else f"{target:,.0f} rows per second will reach it"
+    skewed = "" if remedy is None else f", after {remedy}"
+    return f"{name}: {reach}, and {each}; {change}{skewed}."
+
+
+def _cost(of: Mapping[str, Any], offset: float) -> CostFit | None:
+    """Return the costs as they were fitted: those of the evidence are multiplied by the offset."""
+    if "fixed_ms" not in of or not of["samples"]:
+        return None
+    fixed, row = of["fixed_ms_ends"], of["row_ms_ends"]
+    return CostFit(
+        fixed_ms=of["fixed_ms"] / offset,
+        row_ms=of["row_ms"] / offset,
+        flat=(fixed[0] / offset, row[0] / offset),
+        steep=(fixed[1] / offset, row[1] / offset),
+        samples=of["samples"],
+    )
+
+
+def _points(name: str, windows: Sequence[MeasuredWindow]) -> tuple[tuple[float, float], ...]:
+    """Return tasks of the latest windows, at equal distances in the order in which they ran."""
+    active = (window.seen.activities.get(name) for window in windows[-MOST_WINDOWS:])
+    tasks = [each.tasks for each in active if each is not None and each.tasks is not None]
+    if not tasks:
+        return ()
+    rows, ms = (np.concatenate([getattr(each, of) for each in tasks]) for of in ("rows", "ms"))
+    taken = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_POINTS)).astype(int))
+    return tuple(zip(rows[taken].tolist(), ms[taken].tolist(), strict=True))
