@@ -41,7 +41,9 @@ def windows_of(
         if made:
             notes.append(f"no window of {asked.window_s:g} s is complete: it has {length_s:.3g} s")
     if not made:
-        return (), ("no window is complete: at least three timesteps are needed",)
+        return (), (
+            "no window is complete: at least two timesteps are needed, one after the other",
+        )
     paced = tuple(replace(each, seen=_paced(each.seen, asked)) for each in made)
     latest = made[-1].seen.cores
     if latest is not None and not latest.interval_ms and asked.interval_ms is None:

@@ -130,7 +130,7 @@ def test_what_is_missing_is_a_note():
     assert (nothing.needs, nothing.operators) == (None, {})
     assert nothing.notes == ("no task was measured yet",)
     assert advised(timesteps=1).notes == (
-        "no window is complete: at least three timesteps are needed",
+        "no window is complete: at least two timesteps are needed, one after the other",
     )
     [short] = advised(Asked(window_s=60)).notes
     assert short == "no window of 60 s is complete: it has 5.5 s"
