@@ -14,9 +14,10 @@ Thresholds, formulas and their defaults are those of Heron's `DynamicResourceAll
     after an action, nothing is decided for 180 s
 
 One operator is helped at a time. Several with back-pressure are more than Heron's code admits; here it is the one that
-causes most. Back-pressure is measured where it is felt: an operator causes what its producers wait, unless it waits
-itself for what is downstream of it. A source that does not report is taken to wait for the share of what arrives that
-it does not emit.
+causes most. Heron measures which instances cause it, and its resolver adds up their times: with n instances that cause
+it together, b is n times too large, up to its bound. So it is done here where `Activity.pressing` tells. Elsewhere,
+back-pressure is measured where it is felt: an operator causes what its producers wait, unless it waits itself for what
+is downstream of it. A source that does not report is taken to wait for the share of what arrives that it does not emit.
 
 The paper has two things that the code lacks. A (diagnosis, action) pair is put on a blacklist when the share of its
 uses that did not help exceeds a limit, here that back-pressure did not become less; the paper gives no limit. And with
@@ -34,6 +35,8 @@ from rechannel.scaling.policies.policy import Activity, Advice, Memory, Seen
 UP, DOWN = "scale up", "scale down"
 REMEMBERED = 500
 """Actions in the log."""
+MOST_PRESSURE = 0.999
+"""Share of the time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,13 +143,16 @@ def _helped(used: Used, causes: dict[str, float]) -> bool:
 
 def pressures(seen: Seen, noise: float) -> dict[str, float]:
     """Return the share of the time, below 1, for which each operator causes back-pressure, unless it is noise."""
+    if any(each.pressing for each in seen.activities.values()):
+        sums = {name: sum(each.pressing) for name, each in seen.activities.items()}
+        return {name: min(each, MOST_PRESSURE) for name, each in sums.items() if each > noise}
     caused = {}
     for name, inputs in seen.topology.inputs.items():
         if name not in seen.activities or not inputs:
             continue
         felt = max(_waits(seen, producer, name) for producer in inputs)
         if felt > noise and seen.activities[name].blocked <= noise:
-            caused[name] = min(felt, 0.999)
+            caused[name] = min(felt, MOST_PRESSURE)
     return caused
 
 

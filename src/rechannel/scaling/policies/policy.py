@@ -34,6 +34,8 @@ class Activity:
     reports: Reports
     blocked: float = 0.0
     """Largest share of the window that an instance waited for room in its output: back-pressure."""
+    pressing: tuple[float, ...] = ()
+    """Share of the window for which each instance caused back-pressure, by an engine that measures that (Heron)."""
     queued: tuple[float, ...] = ()
     """Records that wait in the input of each instance at the end of the window."""
     queued_before: tuple[float, ...] = ()

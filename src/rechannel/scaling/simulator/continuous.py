@@ -42,17 +42,21 @@ class ContinuousEngine:
         tick_s: float = 1.0,
         noise: float = 0.0,
         seed: int = 0,
+        low_watermark: float | None = None,
     ) -> None:
         """Start a dataflow.
 
         parallelism: instances by operator; 1 where absent. pause_s: for how long a change stops everything. noise:
         standard deviation of the logarithm of a random factor on each useful time that is reported, drawn with `seed`.
+        low_watermark: share of a full queue; None = back-pressure is exact.
 
         Raises RefusedError for what cannot be, as a queue that holds less than a tick's work.
         """
         if not 0 < tick_s < math.inf or not 0 <= pause_s < math.inf or not 0 <= noise < math.inf:
             msg = f"tick_s={tick_s}, pause_s={pause_s}, noise={noise}: give a tick above 0, no negative time or noise"
             raise RefusedError(msg)
+        if low_watermark is not None and not 0 <= low_watermark < 1:
+            raise RefusedError(f"low_watermark={low_watermark}: give at least 0 and less than 1")
         for name, each in dataflow.operators.items():
             if each.queue_s < tick_s * max([1.0, *each.speeds]):
                 msg = f"operator {name!r}: its queue holds {each.queue_s} s of work; give a shorter tick"
@@ -61,7 +65,9 @@ class ContinuousEngine:
         self._random = np.random.default_rng(seed)
         self._now_s = self._paused_until_s = 0.0
         self._sources = {name: Reading(each) for name, each in dataflow.sources.items()}
-        self._operators = {name: Working(each) for name, each in dataflow.operators.items()}
+        self._operators = {
+            name: Working(each, low_watermark) for name, each in dataflow.operators.items()
+        }
         self._parts = self._linked()
         self.change(parallelism or {}, None)
         self._paused_until_s = 0.0
@@ -159,12 +165,17 @@ class ContinuousEngine:
                 reading.arrive(times[number], end, amounts[number])
             span = min(end - times[number], end - self._paused_until_s)
             if span > 0:
+                stopped = any(each.presses for each in self._operators.values())
+                for reading in sources:
+                    reading.stopped = stopped
                 for part in self._parts:
                     part.wish(span)
                 for part in upwards:
                     part.work(span)
                 for part in self._parts:
                     part.send()
+                for each in self._operators.values():
+                    each.press(span)
             for reading in sources:
                 reading.forget()
             latency[number] = max(part.age(end) for part in self._parts)

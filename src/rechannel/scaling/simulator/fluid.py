@@ -21,12 +21,13 @@ from rechannel.scaling.simulator.operators import Operator
 class Reading:
     """A source."""
 
-    __slots__ = ("backlog", "blocked_s", "done", "outputs", "read", "source", "wanted")
+    __slots__ = ("backlog", "blocked_s", "done", "outputs", "read", "source", "stopped", "wanted")
 
     def __init__(self, source: Source) -> None:
         self.source, self.backlog = source, Backlog()
         self.outputs: list[tuple[str, Working, float]] = []
         self.wanted = self.done = 0.0
+        self.stopped = False
         self.begin()
 
     def begin(self) -> None:
@@ -48,7 +49,8 @@ class Reading:
 
     def work(self, span_s: float) -> None:
         """Read what all consumers have room for."""
-        part = min([1.0, *[consumer.admits for _, consumer, _ in self.outputs]])
+        part = 0.0 if self.stopped else 1.0
+        part = min([part, *[consumer.admits for _, consumer, _ in self.outputs]])
         self.done = self.wanted * part
         if self.wanted:
             limit = self.source.limit
@@ -82,12 +84,13 @@ class Working:
     """An operator and its instances, by groups of equal ones. Lists have one entry for each group."""
 
     __slots__ = (
-        "admits", "blocked_s", "counts", "delay_s", "done", "inputs", "operator", "outputs", "pace",
-        "parallelism", "queued", "received", "shares", "speeds", "wanted", "wishes",
+        "admits", "blocked_s", "counts", "delay_s", "done", "inputs", "low", "operator", "outputs", "pace",
+        "parallelism", "pressed_s", "pressing", "queued", "received", "shares", "speeds", "wanted", "wishes",
     )  # fmt: skip
 
-    def __init__(self, operator: Operator) -> None:
-        self.operator = operator
+    def __init__(self, operator: Operator, low: float | None = None) -> None:
+        """low: share of a full queue down to which it causes back-pressure; None = it has no more than fits."""
+        self.operator, self.low = operator, low
         self.outputs: list[tuple[str, Working, float]] = []
         self.inputs: list[tuple[Reading | Working, float]] = []
         self.counts: list[int] = []
@@ -106,6 +109,7 @@ class Working:
         self.speeds = [each.speed for each in alike]
         self.queued = [total * each.share for each in alike]
         self.wishes = [0.0] * len(alike)
+        self.pressing = [False] * len(alike)
         self.pace = self.operator.rate_at(parallelism) * (1 - self.operator.unobserved)
         self.begin()
 
@@ -113,6 +117,7 @@ class Working:
         """Forget what was counted."""
         self.received = [0.0] * len(self.counts)
         self.blocked_s = [0.0] * len(self.counts)
+        self.pressed_s = [0.0] * len(self.counts)
 
     def wish(self, span_s: float) -> None:
         """Determine what every instance would process in a span of time."""
@@ -140,7 +145,7 @@ class Working:
         for producer, selectivity in self.inputs:
             coming += producer.wanted * selectivity
         self.admits = 1.0
-        if coming:
+        if coming and self.low is None:
             most = self.operator.queue
             for queued, share in zip(self.queued, self.shares, strict=True):
                 if coming * share > most - queued:
@@ -150,6 +155,21 @@ class Working:
         """Send what was emitted."""
         for _, consumer, selectivity in self.outputs:
             consumer.receive(self.done * selectivity)
+
+    def press(self, span_s: float) -> None:
+        """Determine which instances cause back-pressure from now on, and count the time for which they did."""
+        if self.low is None:
+            return
+        high = self.operator.queue
+        for number, queued in enumerate(self.queued):
+            if self.pressing[number]:
+                self.pressed_s[number] += span_s
+            self.pressing[number] = queued > (self.low * high if self.pressing[number] else high)
+
+    @property
+    def presses(self) -> bool:
+        """Whether an instance causes back-pressure that stops all sources."""
+        return any(self.pressing)
 
     def receive(self, records: float) -> None:
         """Put records into the queues."""
@@ -193,9 +213,13 @@ class Working:
         return Activity(
             reports=reports,
             blocked=min(1.0, max(self.blocked_s) / window_s),
+            pressing=() if self.low is None else self._pressing(window_s),
             queued=tuple(self.queues()),
             queued_before=tuple(before),
         )
+
+    def _pressing(self, window_s: float) -> tuple[float, ...]:
+        return tuple(min(1.0, pressed / window_s) for pressed in self._each(self.pressed_s))
 
     def _each(self, figures: list[float]) -> list[float]:
         """Return the figures of groups for each instance."""

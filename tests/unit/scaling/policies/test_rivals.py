@@ -59,6 +59,20 @@ class TestDhalion:
         seen = linear(400, {"flatmap": 1, "count": 9}, {"flatmap": 100, "count": 100}, backlog=3000)
         assert pressures(seen, 0.02) == {"flatmap": 0.75}
 
+    @pytest.mark.parametrize(("each", "more"), [(0.05, 5), (0.2, 20), (0.01, 5)])
+    def test_heron_adds_up_what_instances_cause(self, each, more):
+        # 4 x 0.05 is 0.2: 4 (1 + 1/4); 4 x 0.2 is 0.8: 4 (1 + 4); 4 x 0.01 is 0.04: 4 (1 + 1/24).
+        seen = pressed(0.0, instances=4, pressing=(each,) * 4)
+        advice, _ = Dhalion().decide(seen, None)
+        assert advice.parallelism == {"flatmap": more}
+
+    def test_one_operator_is_helped_where_several_cause_it(self):
+        seen = pressed(0.0, pressing=(0.4, 0.4))
+        count = replace(seen.activities["count"], pressing=(0.3, 0.3, 0.3))
+        seen = replace(seen, activities={**seen.activities, "count": count})
+        assert pressures(seen, 0.02) == pytest.approx({"flatmap": 0.8, "count": 0.9})
+        assert Dhalion().decide(seen, None)[0].parallelism == {"count": 15}
+
     def test_nothing_is_decided_while_an_action_settles(self):
         _, log = Dhalion().decide(pressed(0.5), None)
         assert Dhalion().decide(pressed(0.5, start_s=239), log) == (None, log)

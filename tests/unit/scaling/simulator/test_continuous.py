@@ -106,6 +106,47 @@ def test_the_slowest_operator_sets_the_pace_of_all():
     assert window.seen.arrivals["source"].backlog == pytest.approx(120 * 200 - read)
 
 
+def test_between_watermarks_sources_read_all_or_nothing():
+    # 200 arrive and two instances process 40 each. A full queue holds 80: between 40 and 80, it grows by 60 a second,
+    # and shrinks by 40. So it takes 2/3 s to fill it, and 1 s to empty it: back-pressure for 60 % of the time.
+    engine = chain(
+        Source(load=Constant(rate=200), limit=200, keeps=False),
+        Operator(rate=40, queue_s=2),
+        Operator(rate=1e6),
+        parallelism={"first": 2},
+        tick_s=0.01,
+        low_watermark=0.5,
+    )
+    engine.advance(60)
+    seen = engine.advance(660).seen
+    assert seen.activities["first"].pressing == pytest.approx((0.6, 0.6), abs=0.01)
+    assert seen.activities["source"].blocked == pytest.approx(0.6, abs=0.01)
+    assert seen.activities["second"].pressing == (0,)
+    assert seen.activities["first"].reports.records_in.sum() == pytest.approx(600 * 80, rel=1e-6)
+
+
+def test_between_watermarks_operators_go_on_and_queues_grow():
+    # The source reads 80 a second until the second queue is full. What the first has queued is sent on nevertheless.
+    engine = chain(
+        Source(load=Constant(rate=80), limit=80),
+        Operator(rate=60, queue_s=100),
+        Operator(rate=10, queue_s=20),
+        low_watermark=0.9,
+    )
+    full = engine.advance(5).seen.activities["second"]
+    assert full.queued[0] == pytest.approx(200, abs=60)
+    grown = engine.advance(8).seen.activities["second"]
+    assert grown.queued[0] > full.queued[0] > 0
+    assert grown.queued[0] > 200
+    assert grown.pressing == (1,)
+    assert engine.advance(12).seen.activities["source"].reports.records_in.sum() == 0
+
+
+def test_exact_back_pressure_names_no_instance():
+    engine = chain(Source(load=Constant(rate=80)), Operator(rate=60), Operator(rate=10))
+    assert engine.advance(60).seen.activities["second"].pressing == ()
+
+
 def test_back_pressure_hides_demand_and_arrivals_show_it():
     source = Source(load=Constant(rate=300))
     engine = chain(source, Operator(rate=100), Operator(rate=60))
@@ -257,6 +298,9 @@ def test_the_cost_of_a_day_does_not_depend_on_the_parallelism():
         lambda: Operator(rate=1, speeds=(0,)),
         lambda: chain(Source(load=Constant(rate=1)), Operator(rate=1), Operator(rate=1), tick_s=2),
         lambda: chain(Source(load=Constant(rate=1)), Operator(rate=1), Operator(rate=1), tick_s=-1),
+        lambda: chain(
+            Source(load=Constant(rate=1)), Operator(rate=1), Operator(rate=1), low_watermark=1
+        ),
         lambda: chain(
             Source(load=Constant(rate=1)), Operator(rate=1, speeds=(2,)), Operator(rate=1)
         ),
