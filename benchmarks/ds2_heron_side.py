@@ -122,7 +122,7 @@ def interval_for(fixed_s: float, parameters: Parameters) -> float:
     """Return the interval of which a time is the wanted share, within bounds, and that has even timesteps."""
     least, most = map(float, parameters["interval_s"])
     each = EVEN / (SENTENCES * float(parameters["scale"]))
-    wanted = min(max(fixed_s / parameters["fixed_share"], least), most)
+    wanted = min(max(fixed_s / float(parameters["fixed_share"]), least), most)
     return each * math.ceil(wanted / each - 1e-9)
 
 
