@@ -23,7 +23,7 @@ DOCS = Path(__file__).parents[2] / "docs"
     ("name", "answers"),
     [
         ("changing-a-stream", 5),
-        ("controllers", 10),
+        ("controllers", 11),
         ("cookbook", 18),
         ("event-time", 9),
         ("joins", 9),

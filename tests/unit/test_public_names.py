@@ -59,7 +59,7 @@ GROUPS = {
         "Control ControlChannel Controller HeavyKey ImportPath Installation Operation OperatorHandler Outcome"
         " TaskReply TaskView Trigger by_hand every install library on operation when"
     ),
-    "control.library": "AutoScale Balance BatchInterval Guard ModelUpdate Monitor Placement SkewJoin",
+    "control.library": "AutoScale Autopilot Balance BatchInterval Guard ModelUpdate Monitor Placement SkewJoin",
     "frames": "GroupFrame KeyedFrame Rows",
     "monitoring": (
         "Amount ControllerDecisions ControllerStatus CostFit CurvePoint Decided JobStatus"

@@ -53,6 +53,7 @@ from rechannel.engine.stages.sink_rows import RowsOf
 from rechannel.engine.view.pinned import Pinned
 from rechannel.engine.view.state_view import StateView
 from rechannel.model.configuration import Configuration
+from rechannel.profiling.api import shares_of
 from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.edits import change_set
 from rechannel.settings import Settings
@@ -342,6 +343,7 @@ class _Assembly:
             changes=changes,
             progress=lambda: opened.hub.recent_progress,
             tasks=lambda: opened.hub.recent_tasks,
+            profile=lambda **which: shares_of(opened.hub.recent_events, **which),
             clock=seams.clock,
             wake=inbox.wake,
             given=self.start.controllers,

@@ -14,6 +14,7 @@ from rechannel.errors import NotReadyError, RefusedError
 from rechannel.kernels.protocol.control import Reply
 from rechannel.kernels.tasks.report import FailedReply
 from rechannel.model.configuration import Configuration
+from rechannel.profiling.job.shares import CriticalShares
 from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.record import Record
 from rechannel.reconfigure.strategies import Strategy
@@ -109,6 +110,8 @@ class Control(Generic[S]):
     """What `note` was called with in this callback."""
     metrics: dict[str, dict[str, float | None]] = field(default_factory=dict)
     """What `metric` was called with in this callback, by name and operator."""
+    profiler: Callable[..., CriticalShares | None] = field(default=lambda **_: None, repr=False)
+    """What `profile` calls."""
     replayer: Callable[..., Replay] | None = field(default=None, repr=False)
     """What `replay` calls; None where no job runs."""
 
@@ -150,6 +153,18 @@ class Control(Generic[S]):
             msg = "no job runs here, and only a running job replays timesteps: test it with rc.Job"
             raise NotReadyError(msg)
         return self.replayer(timesteps, logic=logic, examples=examples)
+
+    def profile(self, *, timesteps: int = 20, after: int = -1) -> CriticalShares | None:
+        """Return what the critical path of the latest timesteps is made of; None if none of them is known as a whole.
+
+        The latest 40 are kept, or fewer if they have very many tasks. It takes about 20 ms for some hundred tasks, and
+        seconds the first time in a process.
+
+        timesteps: how many at most. after: the latest timestep that does not count, such as that of a change.
+
+        Raises SetUpError without the packages of `rechannel[profile]`.
+        """
+        return self.profiler(after=after, most=timesteps)
 
     def requested(self, record: Record) -> bool:
         """Whether the controller itself has requested a change."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -13,9 +13,11 @@ from rechannel.errors import DataflowError, SetUpError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from rechannel.profiling.job.shares import CriticalShares
     from rechannel.profiling.model.analysis import Analysis
     from rechannel.profiling.model.comparison import Comparison
     from rechannel.profiling.watch import Watch
+    from rechannel.telemetry.events import Event
 
 INSTALL = "pip install 'rechannel[profile]'"
 
@@ -122,6 +124,20 @@ def profile_session(
     except ImportError as error:
         raise _missing(error) from error
     return Watch(live=LiveSession.of(spark), window_ms=length, tell=tell, keep=keep)
+
+
+def shares_of(events: Iterable[Event], *, after: int = -1, most: int = 20) -> CriticalShares | None:
+    """Return what the critical path of the last timesteps is made of; None if none of them is whole.
+
+    events: of a job, in order. after: the latest timestep that does not count. most: timesteps.
+
+    Raises SetUpError if packages are missing.
+    """
+    try:
+        from rechannel.profiling.job.recent import critical_shares
+    except ImportError as error:
+        raise _missing(error) from error
+    return critical_shares(events, after=after, most=most)
 
 
 def _missing(error: ImportError) -> SetUpError:

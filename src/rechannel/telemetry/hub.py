@@ -5,7 +5,7 @@ The loop's thread calls it; the log's thread does everything slow (reading Spark
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from rechannel.telemetry.events import (
 from rechannel.telemetry.facts import TimestepProgress
 from rechannel.telemetry.log import Complete, EventLog
 from rechannel.telemetry.progress import TROUBLE, Progress
+from rechannel.telemetry.recent_events import RecentEvents
 from rechannel.telemetry.recent_tasks import RecentTasks, TimestepTasks
 from rechannel.telemetry.totals import Sums, Totals
 from rechannel.telemetry.troubles import Troubles
@@ -59,9 +60,10 @@ class Hub:
         self._totals = Totals()
         self.troubles = Troubles(self._troubled)
         self._tasks = RecentTasks()
+        self._events = RecentEvents()
         self._log = None
         if directory is not None:
-            self._log = EventLog(directory, complete=complete, seen=self._tasks.see)
+            self._log = EventLog(directory, complete=complete, seen=self._completed)
         self._see(started)
 
     @property
@@ -78,6 +80,11 @@ class Hub:
     def recent_tasks(self) -> tuple[TimestepTasks, ...]:
         """Tasks of the last committed timesteps, oldest first; with a log, up to a second late."""
         return self._tasks.recent
+
+    @property
+    def recent_events(self) -> tuple[Event, ...]:
+        """Events of the last committed timesteps, oldest first; with a log, up to a second late."""
+        return self._events.recent
 
     @property
     def totals(self) -> Sums:
@@ -215,6 +222,11 @@ class Hub:
         self._progress.see(*events)
         self._totals.see(*events)
         if self._log is None:
-            self._tasks.see(events)
+            self._completed(events)
         else:
             self._log.append(*events)
+
+    def _completed(self, events: Iterable[Event]) -> None:
+        """Fold events that have Spark's figures."""
+        self._tasks.see(events)
+        self._events.see(events)

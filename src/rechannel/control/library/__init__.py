@@ -1,5 +1,6 @@
 """Controllers that come with Rechannel: `rc.Job(..., controllers=[rc.control.library.Balance()])`."""
 
+from rechannel.control.library.autopilot import Autopilot
 from rechannel.control.library.autoscale import AutoScale
 from rechannel.control.library.balance import Balance
 from rechannel.control.library.guard import Guard
@@ -11,6 +12,7 @@ from rechannel.control.library.skew_join import SkewJoin
 
 __all__ = [
     "AutoScale",
+    "Autopilot",
     "Balance",
     "BatchInterval",
     "Guard",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from rechannel.control.controller import Control
 from rechannel.control.library.judging import Figures, between, figures_of, saved
@@ -12,6 +13,8 @@ from rechannel.model.codec import Json, decode, encode
 from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.record import Phase
+
+Compared: TypeAlias = Callable[[Figures | None, Figures | None], float | None]
 
 SETTLE = 2
 """Timesteps after a change that do not count: state comes to its new place."""
@@ -48,8 +51,13 @@ def attempted(control: Control[Any], touched: tuple[str, ...], before: Figures) 
     return Attempt(touched=touched, first=control.timestep, before=before, base=base)
 
 
-def verdict(control: Control[Any], attempt: Attempt, window: int) -> Verdict | None:
-    """Return what came of the change; None = it is too early to say. window: timesteps."""
+def verdict(
+    control: Control[Any], attempt: Attempt, window: int, compared: Compared = saved
+) -> Verdict | None:
+    """Return what came of the change; None = it is too early to say.
+
+    window: timesteps. compared: returns the share of a timestep that was saved, from those before and after.
+    """
     since = [r for r in control.changes if r.open or (r.last_timestep or 0) > attempt.first]
     own = next((r for r in since if control.requested(r)), None)
     if own is None:
@@ -62,7 +70,7 @@ def verdict(control: Control[Any], attempt: Attempt, window: int) -> Verdict | N
     after = between(control.progress, last + SETTLE - 1, control.timestep + 1)[:window]
     if len(after) < window:
         return None
-    share = None if len(since) > 1 else saved(attempt.before, figures_of(after))
+    share = None if len(since) > 1 else compared(attempt.before, figures_of(after))
     if share is None:
         return Verdict(text=f"{own.id} is not judged: something else has changed too")
     base = decode(Configuration, attempt.base)

@@ -82,14 +82,16 @@ class Goal:
         return Machines(executors=number, cores_per_executor=cores)
 
     def _limited(self, control: Control[Scaling], seen: Seen) -> Policy:
-        """Return the policy, without more cores than there are if their number cannot change."""
+        """Return the policy, with the cores that there are if their number cannot change."""
         cores = seen.cores
         if cores is None or not hasattr(self.policy, "most_cores"):
             return self.policy
         if self.scales_executors and not control.refusal(executors(cores.executors + 1)):
             return self.policy
         there = cores.executors * cores.cores_per_executor
-        return _with(self.policy, most_cores=there)
+        if self.scales_executors:
+            return _with(self.policy, most_cores=there)
+        return _with(self.policy, least_cores=there, most_cores=there)
 
     def _paced(self, seen: Seen) -> Seen:
         """Return a window with the interval that its timesteps have to keep."""

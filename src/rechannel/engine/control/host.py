@@ -44,6 +44,7 @@ from rechannel.engine.reconfigure.reconfigurer import Reconfigurer
 from rechannel.engine.stages.runner import Placed
 from rechannel.errors import RefusedError
 from rechannel.model.eventtime import Times
+from rechannel.profiling.job.shares import CriticalShares
 from rechannel.replayed import Replay
 from rechannel.telemetry.events import DecisionMade
 
@@ -66,6 +67,7 @@ class ControlHost:
         changes: Reconfigurer,
         progress: Callable[[], Sequence[Any]],
         tasks: Callable[[], Sequence[Any]] = tuple,
+        profile: Callable[..., CriticalShares | None] = lambda **_: None,
         clock: Callable[[], float],
         wake: Callable[[], None],
         given: Mapping[str, Installation],
@@ -80,6 +82,7 @@ class ControlHost:
         """Take the parts; nothing runs yet.
 
         progress: `TimestepProgress` of the latest timesteps. tasks: `TimestepTasks` of them.
+        profile: what `Control.profile` calls.
         clock: Unix milliseconds. given: those of the program.
         offer: opens the next version of the program for a change that needs one.
         find: what imports those that were installed by their path; None = none may be.
@@ -90,7 +93,7 @@ class ControlHost:
         """
         self._journal, self._changes = journal, changes
         self._progress, self._clock, self._wake = progress, clock, wake
-        self._tasks = tasks
+        self._tasks, self._profile = tasks, profile
         self._thread = CallbackThread(wake, executor)
         self._calls, self._placed = Calls(wake), placed
         self._tell, self._decided = tell, decided
@@ -323,6 +326,7 @@ class ControlHost:
             configuration=position.configuration,
             progress=tuple(self._progress()),
             tasks=self._tasks(),
+            profiler=self._profile,
             changes=self._changes.coordination.records,
             serial=seat.serial,
             configurations=self._journal.state.configurations,

@@ -80,6 +80,8 @@ class TimestepDs2:
     jump: float = 0.3
     """By which share a window's rate must differ from the average to be another load, from which it begins anew."""
     most_cores: int = 10_000
+    least_cores: int = 1
+    """That are there anyway: tasks are divided over them."""
     gain: float = 0.05
     """By which share a turn must become shorter for its tasks to be changed."""
     most_offset: float = 2.0
@@ -91,8 +93,10 @@ class TimestepDs2:
             raise RefusedError(f"{self}: give 0 < utilisation <= 1 and a catch-up time above 0")
         if not (0 <= self.average_s < math.inf and self.jump >= 0):
             raise RefusedError(f"{self}: give a time and a jump that are not negative")
-        if self.most_cores < 1 or self.gain < 0 or self.most_offset < 1:
-            raise RefusedError(f"{self}: give cores and an offset of at least 1, and a gain >= 0")
+        cores = 1 <= self.least_cores <= self.most_cores
+        if not cores or self.gain < 0 or self.most_offset < 1:
+            rule = "1 <= least_cores <= most_cores, an offset of at least 1, and a gain >= 0"
+            raise RefusedError(f"{self}: give {rule}")
 
     def decide(self, seen: Seen, memory: Memory) -> tuple[Advice | None, Memory]:
         """Return executors and tasks; None if all is well. Raises RefusedError for an engine without timesteps."""
@@ -151,6 +155,7 @@ class TimestepDs2:
         if not costs.known.all():
             needed = np.maximum(needed, cores.executors * cores.cores_per_executor)
         executors = enough(int(needed[ESTIMATE]), max(int(needed.max()), without), cores)
+        executors = max(executors, -(-self.least_cores // cores.cores_per_executor))
         slots = executors * cores.cores_per_executor
         answer = Answer(
             operators=names,

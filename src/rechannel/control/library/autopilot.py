@@ -1,0 +1,116 @@
+"""Keeps a stream within its goal: finds out what binds, does what helps against that, checks it, and takes it back.
+
+Every `window / 2` timesteps it looks at the profile of the latest `window` (`looking.py`, `binding.py`). What binds has
+a remedy (`remedies.py`). Its gain is predicted; if that is at least the share `least` of a timestep, it is requested,
+judged and, if it saved less than half of `least`, taken back and barred for a time (`mending.py`, `flight.py`). Where
+processing binds, and whenever nothing else is to be done, AutoScale has the turn. One change is under way at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from rechannel.control.controller import Control, Controller, Outcome
+from rechannel.control.library.autoscale import AutoScale
+from rechannel.control.library.flight import Flying
+from rechannel.control.library.looking import View, looked
+from rechannel.control.library.mending import Rules, asked, bound_of, check, due, mend
+from rechannel.control.operation import Operation
+from rechannel.control.triggers import every
+
+
+class Autopilot(Controller):
+    """Finds what binds, and mends it."""
+
+    trigger = every(timesteps=1)
+
+    def __init__(  # noqa: PLR0913 - what users set, each with a default
+        self,
+        *,
+        target_utilisation: float = 0.8,
+        latency_ms: float | None = None,
+        min: int = 1,
+        max: int = 1_000,
+        executors: tuple[int, int] | None = None,
+        cores_per_executor: int | None = None,
+        steering: Mapping[str, float] | None = None,
+        window: int = 8,
+        least: float = 0.1,
+        barred_s: float = 600.0,
+    ) -> None:
+        """Take the goal, as `AutoScale` does, and the rules.
+
+        window: timesteps that are profiled, and by which a change is judged. least: share of a timestep that a change
+        must be expected to save. barred_s: for how long one that did not help is not tried again; twice as long each
+        time in a row. Raises RefusedError.
+        """
+        self.scale = AutoScale(
+            target_utilisation=target_utilisation,
+            latency_ms=latency_ms,
+            min=min,
+            max=max,
+            executors=executors,
+            cores_per_executor=cores_per_executor,
+            steering=steering,
+        )
+        self.rules = Rules(
+            window=window,
+            least=least,
+            barred_s=barred_s,
+            utilisation=target_utilisation,
+            latency_ms=latency_ms,
+        )
+
+    def on_init(self) -> Flying:
+        """Nothing is known."""
+        return Flying(scaling=self.scale.on_init())
+
+    def on_begin(self, control: Control[Flying]) -> Operation | None:
+        """Judge what is on trial; if nothing is, find what binds, and mend it or ask the tasks about it."""
+        known = control.state
+        if known.state != "watching":
+            check(control, self.rules)
+        elif known.scaling.requested is not None or known.scaling.waiting:
+            self._scale(control)
+        elif not any(record.open and not record.scheduled for record in control.changes):
+            return self._evaluated(control)
+        return None
+
+    def _evaluated(self, control: Control[Flying]) -> Operation | None:
+        view = self._looked(control) if due(control, self.rules) else None
+        if view is not None:
+            bound = bound_of(control, view, self.rules)
+            known = replace(control.state, evaluated=control.timestep)
+            control.state = replace(known, held=bound is not None)
+            if bound is not None and (ask := asked(bound, view)) is not None:
+                return ask
+            if bound is not None:
+                mend(control, view, bound, {}, self.rules)
+        if not (control.requests or control.state.held):
+            self._scale(control)
+        return None
+
+    def on_complete(self, control: Control[Flying], outcome: Outcome) -> None:
+        """Mend what the tasks were asked about, if it still binds."""
+        view = self._looked(control)
+        bound = None if view is None else bound_of(control, view, self.rules)
+        if view is None or bound is None or outcome.failed:
+            return
+        if asked(bound, view) is not None and (
+            not bound.operator or bound.operator in outcome.replies
+        ):
+            mend(control, view, bound, outcome.replies, self.rules)
+
+    def _looked(self, control: Control[Flying]) -> View | None:
+        return looked(control, self.rules.window, self.rules.utilisation, self.rules.latency_ms)
+
+    def _scale(self, control: Control[Flying]) -> None:
+        """Give AutoScale the turn. What it decides is among the decisions."""
+        known = control.state
+        now = replace(known.scaling, decisions=known.decisions)
+        own: Control[Any] = replace(control, state=now)  # type: ignore[arg-type]
+        self.scale.on_begin(own)
+        made = replace(own.state, decisions=())
+        control.state = replace(known, scaling=made, decisions=own.state.decisions)

@@ -1,0 +1,166 @@
+"""What Autopilot sees in one evaluation: a profile of the latest timesteps, what binds, how late they are. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rechannel.control.controller import Control
+from rechannel.control.library.attempt import SETTLE
+from rechannel.control.library.binding import SCHEDULING, Bound, Load, bounds_of, share_of
+from rechannel.control.library.judging import Figures, between, figures_of
+from rechannel.control.library.placing import Placing
+from rechannel.control.library.remedies import at_places
+from rechannel.control.library.traffic import TaskLoad, Traffic
+from rechannel.profiling.job.shares import CriticalShares
+from rechannel.scaling.measured import machines_of
+from rechannel.telemetry.recent_tasks import OperatorTasks, TimestepTasks
+
+CALM = 0.5
+"""Pressure below which a straggler is left alone."""
+BUSY = 1.0
+"""Pressure from which on the stream is late, or soon will be."""
+URGENT = 3
+"""Timesteps in a row that have to be late for a stream to be looked at every timestep, and by no more than these."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class View:
+    """One evaluation."""
+
+    shares: CriticalShares
+    bounds: tuple[Bound, ...]
+    """What timesteps are long for, the largest gain first."""
+    loads: Mapping[str, Load]
+    """Of the operators with state whose tasks were the same in all of these timesteps."""
+    pressure: float
+    """Duration of a timestep over what it may take; `BUSY` where timesteps follow each other without an interval."""
+    figures: Figures
+
+    @property
+    def fixed(self) -> float:
+        """Share of a timestep that does not depend on its rows."""
+        return min(1.0, share_of(self.shares, SCHEDULING))
+
+    @property
+    def by_cause(self) -> dict[str, float]:
+        """Share of the critical path by cause; of stragglers, that of the worst."""
+        return {bound.cause: bound.share for bound in reversed(self.bounds)}
+
+
+def allowed_ms(control: Control[Any], utilisation: float, latency_ms: float | None) -> float | None:
+    """Return what a timestep may take; None where it has no interval to keep."""
+    interval = float(control.configuration.interval_ms) or None
+    if latency_ms is not None:
+        longest = latency_ms / (1 + utilisation)
+        interval = longest if interval is None else min(interval, longest)
+    return None if interval is None else utilisation * interval * control.configuration.in_flight
+
+
+def late(progress: Sequence[Any], most: float | None) -> bool:
+    """Whether the latest timesteps have all taken longer than they may."""
+    latest = progress[-URGENT:]
+    long = most is not None and all(facts.duration_ms > most for facts in latest)
+    return long and len(latest) == URGENT
+
+
+def looked(
+    control: Control[Any], window: int, utilisation: float, latency_ms: float | None
+) -> View | None:
+    """Return what the latest timesteps show; None as long as there are too few since the latest change."""
+    most = allowed_ms(control, utilisation, latency_ms)
+    window = min(window, URGENT) if late(control.progress, most) else window
+    changed = max((record.last_timestep or 0 for record in control.changes), default=0)
+    after = changed + SETTLE - 1 if changed else -1
+    if len(between(control.progress, after, control.timestep + 1)) < window:
+        return None
+    shares = control.profile(timesteps=window, after=after)
+    if shares is None or shares.timesteps < window:
+        return None
+    facts = between(control.progress, shares.first - 1, shares.last + 1)
+    figures = figures_of(facts)
+    if figures is None:
+        return None
+    steps = [each for each in control.tasks if shares.first <= each.timestep <= shares.last]
+    loads = loads_of(control, steps)
+    machines = machines_of(steps)
+    slots = sum(control.executors.values()) or (
+        1 if machines is None else machines.executors * machines.cores_per_executor
+    )
+    return View(
+        shares=shares,
+        bounds=bounds_of(shares, loads.values(), control.executors, slots),
+        loads=loads,
+        pressure=BUSY if most is None else figures.latency_ms / most,
+        figures=figures,
+    )
+
+
+def loads_of(control: Control[Any], steps: Iterable[TimestepTasks]) -> dict[str, Load]:
+    """Return what the tasks of each operator with state did in some timesteps, added up."""
+    found: dict[str, list[OperatorTasks]] = {}
+    for each in steps:
+        for name, tasks in each.operators.items():
+            found.setdefault(name, []).append(tasks)
+    loads = {}
+    for name, columns in found.items():
+        operator = control.configuration.operators.get(name)
+        if operator is None or operator.routing is None:
+            continue
+        numbers = np.concatenate([each.numbers for each in columns]).astype(np.int64)
+        if int(numbers.max(initial=0)) >= operator.tasks:
+            continue
+        rows, busy = (
+            np.bincount(numbers, np.concatenate(values), minlength=operator.tasks).astype(
+                np.float64
+            )
+            for values in ([c.rows for c in columns], [c.busy_ms for c in columns])
+        )
+        load = Load(operator=name, rows=rows, busy_ms=busy, at=("",) * operator.tasks)
+        loads[name] = at_places(load, control.places.get(name, {}))
+    return loads
+
+
+def placing_of(view: View, traffic: Mapping[str, Traffic] | None = None) -> Placing:
+    """Return what is known of the places of tasks, per timestep. traffic: of one timestep; None = from the loads."""
+    samples = view.shares.timesteps if traffic is None else 1
+    of = traffic if traffic is not None else {n: _traffic(load) for n, load in view.loads.items()}
+    places = {name: load.at for name, load in view.loads.items() if all(load.at)}
+    return Placing(samples=samples, traffic=of, places=places)
+
+
+def _traffic(load: Load) -> Traffic:
+    each = zip(load.rows.tolist(), load.busy_ms.tolist(), strict=True)
+    tasks = (TaskLoad(task=n, rows=int(rows), busy_ms=ms) for n, (rows, ms) in enumerate(each))
+    return Traffic(tasks=tuple(tasks))
+
+
+def usable(control: Control[Any], view: View, avoided: Collection[str]) -> dict[str, int]:
+    """Return the cores of the executors that may get tasks. avoided: those that were slow; they keep what they have."""
+    used = {executor for load in view.loads.values() for executor in load.at}
+    return {e: cores for e, cores in control.executors.items() if e in used or e not in avoided}
+
+
+def chosen(view: View, least: float, barred: Collection[str], *, scaled: bool) -> Bound | None:
+    """Return what is to be mended next; None if that is for AutoScale to do, or nothing is.
+
+    least: gain below which nothing is done. barred: causes with their operators, see `named`. scaled: whether AutoScale
+    has just found that it cannot help.
+    """
+    for bound in view.bounds:
+        if bound.gain < least or (bound.cause == "processing" and not scaled):
+            return None
+        straggler = bound.cause in ("skew", "machine")
+        if bound.cause == "processing" or view.pressure < (CALM if straggler else BUSY):
+            continue
+        if named(bound) not in barred:
+            return bound
+    return None
+
+
+def named(bound: Bound) -> str:
+    """Return under which name a cause is barred."""
+    return f"{bound.cause} {bound.operator}".strip()

@@ -1,0 +1,228 @@
+"""Autopilot's changes: which one is proposed for what binds, its request, and what comes of its trial. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from rechannel.control.controller import Control
+from rechannel.control.library.attempt import Verdict, attempted, verdict
+from rechannel.control.library.binding import Bound
+from rechannel.control.library.flight import Event, Flying, Tried, decided, saved_share
+from rechannel.control.library.hotkeys import AskHotKeys, HotKeys
+from rechannel.control.library.looking import (
+    View,
+    allowed_ms,
+    chosen,
+    late,
+    named,
+    placing_of,
+    usable,
+)
+from rechannel.control.library.placing import decided as placement
+from rechannel.control.library.remedies import (
+    Proposal,
+    Straggling,
+    against_skew,
+    best_of,
+    combined,
+    fewer_tasks,
+    longer_interval,
+    placed,
+)
+from rechannel.control.library.traffic import AskTraffic
+from rechannel.control.operation import MOST_REPLY_BYTES, Operation, operation
+from rechannel.errors import RefusedError
+from rechannel.kernels.protocol.control import OperatorHandler
+from rechannel.scaling.decided import Decided
+
+BYTES_PER_MS = 125_000.0
+"""Between executors: a gigabit per second."""
+MOST_WINDOW = 20
+"""Timesteps; of half as many more, profiles are kept."""
+ASKS: Mapping[str, type[OperatorHandler]] = {"skew": AskHotKeys, "communication": AskTraffic}
+NO_HELP = ("enough", "hysteresis", "cap", "failed", "price", "delay")
+"""Outcomes of AutoScale that leave a late stream unchanged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """When Autopilot acts, and how it judges. See `Autopilot`."""
+
+    window: int = 8
+    least: float = 0.1
+    barred_s: float = 600.0
+    utilisation: float = 0.8
+    latency_ms: float | None = None
+
+    @property
+    def judged(self) -> int:
+        """Timesteps after a change by which it is judged."""
+        return max(2, self.window // 2)
+
+    def __post_init__(self) -> None:
+        """Check the numbers. Raises RefusedError."""
+        if not (2 <= self.window <= MOST_WINDOW and 0 < self.least < 1 and self.barred_s > 0):
+            given = f"window={self.window}, least={self.least}, barred_s={self.barred_s}"
+            rule = f"a window of 2 to {MOST_WINDOW}, 0 < least < 1, barred_s > 0"
+            raise RefusedError(f"Autopilot({given}): give {rule}")
+
+
+def due(control: Control[Flying], rules: Rules) -> bool:
+    """Whether it is time for an evaluation: every half window, and every timestep while the stream is late."""
+    most = allowed_ms(control, rules.utilisation, rules.latency_ms)
+    every = 1 if late(control.progress, most) else rules.window // 2
+    return control.timestep >= control.state.evaluated + every
+
+
+def bound_of(control: Control[Flying], view: View, rules: Rules) -> Bound | None:
+    """Return what is to be mended next; None if that is for AutoScale, or nothing is."""
+    known = control.state
+    barred = [key for key in known.bars if known.barred(key, control.time_ms)]
+    last = known.decisions[-1].outcome if known.decisions else ""
+    found = chosen(view, rules.least, barred, scaled=last in NO_HELP)
+    if found is not None and found.cause == "scheduling" and known.scaling.steered.decision is None:
+        return None  # AutoScale's policy has to say first how many tasks there should be
+    return found
+
+
+def asked(bound: Bound, view: View) -> Operation | None:
+    """Return what the tasks are asked before this is mended; None = what was measured is enough."""
+    handler = ASKS.get(bound.cause)
+    if handler is None:
+        return None
+    names = [bound.operator] if bound.operator else list(view.loads)
+    return operation(handler(), operators=names, reply_bytes=MOST_REPLY_BYTES)
+
+
+def mend(
+    control: Control[Flying], view: View, bound: Bound, replies: Mapping[str, Any], rules: Rules
+) -> None:
+    """Request what is expected to help most, or bar the cause for a time if nothing is."""
+    known, now_ms = control.state, control.time_ms
+    found: list[Proposal] = []
+    refused: list[str] = []
+    for each in _proposals(control, view, bound, replies, rules):
+        if known.barred(each.key, now_ms) or each.gain < rules.least:
+            continue
+        if reason := control.refusal(each.change):
+            refused.append(f"{each.remedy} is refused: {reason}")
+        else:
+            found.append(each)
+    best = best_of(found, rules.least)
+    if best is None:
+        control.state = known.bar(named(bound), now_ms, rules.barred_s * 1e3)
+        reasons = "; ".join(refused) or f"no remedy saves {rules.least:.0%} of a timestep"
+        control.note(f"{bound.why}, and {reasons}")
+        return
+    tried = Tried(
+        key=best.key,
+        gain=best.gain,
+        fixed=view.fixed,
+        per_row=best.remedy == "longer interval",
+        avoid=bound.executors if best.remedy == "place" else (),
+        attempt=attempted(control, best.touched, view.figures),
+    )
+    said = decided(best, control.timestep, now_ms, view.by_cause)
+    why = f"{best.why}; saves {best.gain:.0%} of a timestep"
+    control.reconfigure(best.change, reason=why)
+    control.state = replace(known.after("proposed").told(said), tried=tried)
+
+
+def _proposals(
+    control: Control[Flying], view: View, bound: Bound, replies: Mapping[str, Any], rules: Rules
+) -> Iterator[Proposal]:
+    """Yield what may help. replies: of the tasks, by operator."""
+    now, shares, known = control.configuration, view.shares, control.state
+    if bound.cause in ("skew", "machine"):
+        operator, rows = now.operators[bound.operator], control.rows_per_bin.get(bound.operator, ())
+        if operator.routing is None or not sum(rows):
+            return
+        load, cores = view.loads[bound.operator], control.executors
+        of = Straggling.of(bound, operator.routing, rows, load, cores)
+        if bound.cause == "skew":
+            yield from against_skew(of, now, replies.get(bound.operator, HotKeys()))
+            return
+        yield of.moved()
+    if bound.cause in ("machine", "communication"):
+        if bound.cause == "communication":
+            yield from combined(bound, now)
+        avoided = [e for e, until in known.slow.items() if control.time_ms < until]
+        found = placement(
+            placing_of(view, replies or None),
+            usable(control, view, avoided),
+            slow_executors=True,
+            bytes_per_ms=BYTES_PER_MS,
+        )
+        yield from placed(bound, found, shares.mean_ms)
+    elif bound.cause == "scheduling":
+        advice = known.scaling.steered.decision and known.scaling.steered.decision.advice
+        yield from fewer_tasks(bound, shares, now, advice.parallelism if advice else {})
+        longest = float("inf")
+        if rules.latency_ms is not None:
+            longest = rules.latency_ms / (1 + rules.utilisation)
+        yield from longer_interval(bound, shares, now.interval_ms, rules.utilisation, longest)
+
+
+# Trials ----------------------------------------------------------------------------------------------
+
+
+def check(control: Control[Flying], rules: Rules) -> None:
+    """Judge the change that is on trial, or wait for the end of the one that takes it back."""
+    known, tried = control.state, control.state.tried
+    if tried is None:
+        return
+    if known.state == "taking back":
+        if not any(record.open and control.requested(record) for record in control.changes):
+            control.state = _scaling_anew(control, known.after("ended"))
+        return
+    found = verdict(control, tried.attempt, rules.judged, partial(saved_share, tried))
+    event = event_of(found, rules.least)
+    if found is None or event == "early":
+        return
+    control.note(found.text)
+    expected = (
+        f"{found.text} ({tried.gain:.0%} was predicted)" if found.share is not None else found.text
+    )
+    known = known.after(event).became(expected)
+    if event == "helped":
+        until = control.time_ms + int(rules.barred_s * 1e3)
+        slow = {**known.slow, **dict.fromkeys(tried.avoid, until)}
+        known = replace(known.freed(tried.key), slow=slow)
+    else:
+        known = known.bar(tried.key, control.time_ms, rules.barred_s * 1e3)
+    if event == "useless" and found.back is not None:
+        control.reconfigure(found.back, reason=f"takes it back: {found.text}")
+        known = known.told(_taken_back(control, tried, found))
+    control.state = _scaling_anew(control, known)
+
+
+def event_of(found: Verdict | None, least: float) -> Event:
+    """Return what a verdict is to the table. least: share of a timestep that a change must be expected to save."""
+    if found is None:
+        return "early"
+    if found.share is None:
+        return "unclear"
+    if found.share >= least / 2:
+        return "helped"
+    return "stuck" if found.back is None else "useless"
+
+
+def _taken_back(control: Control[Flying], tried: Tried, found: Verdict) -> Decided:
+    return Decided(
+        timestep=control.timestep,
+        at_ms=control.time_ms,
+        outcome="rolled back",
+        why=f"{found.text}, and {tried.gain:.0%} was predicted",
+        changes=(str(found.back),),
+        evidence={"saved": round(found.share or 0.0, 4), "predicted": round(tried.gain, 4)},
+    )
+
+
+def _scaling_anew(control: Control[Flying], known: Flying) -> Flying:
+    """Return it with AutoScale looking at later timesteps only: its own last change is judged no more."""
+    steered = replace(known.scaling.steered, trial=None)
+    scaling = replace(known.scaling, looked=control.timestep, steered=steered)
+    return replace(known, scaling=scaling)
