@@ -3,15 +3,16 @@
 A window is measured by two figures:
 
     achieved   share of what arrived that the sources' consumers took in, at most 1: DS2's ratio of achieved and target
-               rate. A backlog that is worked off does not make it larger.
+               rate. A backlog that is worked off does not make it larger. Of a window of timesteps, the one that ends
+               after it is taken for read: it has a share of the window
     lateness   median time of the timesteps over their interval, over the timesteps in flight, as if they had read only
                what arrives: rows of a backlog make a timestep longer, but no plan worse. Above 1 the stream lags
 
-A stream that lags, or has more of a backlog than arrives in two intervals, is in another condition afterwards, whatever
-was changed: plans made then are not judged. Nor does a window count in which a backlog is worked off, as after a change
-that took its time. Otherwise, a plan is worse than the one before it if less is achieved, by the share `worse`, or if
-its timesteps are late and take longer, by that share. If the load has meanwhile changed by more than `differs`, the
-two cannot be compared, and the plan stays.
+A stream whose timesteps take longer than an interval each, or with more of a backlog than arrives in two intervals, is
+in another condition afterwards, whatever was changed: plans made then are not judged. Nor does a window count in which
+a backlog is worked off, as after a change that took its time. Otherwise, a plan is worse than the one before it if less
+is achieved, by the share `worse`, or if its timesteps are late and take longer, by that share. If the load has
+meanwhile changed by more than `differs`, the two cannot be compared, and the plan stays.
 
 A plan that was taken back is not tried again, nor is any that goes further in the same direction, until the load
 differs by that share from the load under which it failed, or for `barred_s`. A stream that lags may grow nevertheless.
@@ -64,11 +65,11 @@ def health(seen: Seen) -> Health:
     cores = seen.cores
     lateness, lagging, catching_up = None, False, False
     if cores is not None and cores.durations_ms and cores.interval_ms > 0:
-        lateness = statistics.median(cores.durations_ms) / (cores.interval_ms * cores.in_flight)
-        lateness /= max(1.0, _read(seen, len(cores.durations_ms) * cores.interval_ms / 1e3))
+        took = statistics.median(cores.durations_ms) / (cores.interval_ms * cores.in_flight)
+        lateness = took / max(1.0, _read(seen, len(cores.durations_ms) * cores.interval_ms / 1e3))
         catching_up = _read(seen, seen.window_s) > CATCHING_UP
         backlog = sum(each.backlog for each in seen.arrivals.values())
-        lagging = lateness > 1 or backlog > BACKLOG_INTERVALS * load * cores.interval_ms / 1e3
+        lagging = took > 1 or backlog > BACKLOG_INTERVALS * load * cores.interval_ms / 1e3
     return Health(
         load=load,
         achieved=achieved(seen),
@@ -84,11 +85,13 @@ def achieved(seen: Seen) -> float | None:
     A source that reports what it emitted is measured by that; otherwise by its only consumer that reads nothing else.
     """
     arrived = taken = 0.0
+    timesteps = 0 if seen.cores is None else len(seen.cores.durations_ms)
+    whole = 1 + 1 / timesteps if timesteps else 1.0
     for source, arrivals in seen.arrivals.items():
         emitted = _emitted(seen, source)
         if emitted is not None:
             arrived += arrivals.rate
-            taken += min(emitted / seen.window_s, arrivals.rate)
+            taken += min(emitted * whole / seen.window_s, arrivals.rate)
     return taken / arrived if arrived > 0 else None
 
 

@@ -6,9 +6,8 @@ One evaluation:
    and what is per row (`model/fits.py`).
 2. What arrives, averaged over the last windows (`averaging.py`), plus the backlog over the catch-up time, travels
    downstream by the measured selectivities: DS2's targets.
-3. Timesteps take longer than the model says, for reasons that no task reports. The median over the last windows of
-   measured over predicted time multiplies all costs: DS2's correction by target over achieved rate. Windows are put
-   together until they have five timesteps, as some of the rows of a window are those of timesteps that end after it.
+3. Timesteps take longer than the model says, for reasons that no task reports: that multiplies all costs
+   (`offsets.py`).
 4. The least cores keep the interval at the utilisation (`model/cores.py`), for the costs as fitted and for both ends of
    their interval: these are the ends of the answer's interval. Cores are rounded up to executors. Fewer executors than
    there are must be enough at both ends, and without any remedy for skew.
@@ -25,7 +24,6 @@ turn differs most between the ends.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -39,18 +37,12 @@ from rechannel.scaling.model.rates import ALL, Floats
 from rechannel.scaling.model.timesteps import Pace
 from rechannel.scaling.policies.answers import Answer, advice_of, changes, enough
 from rechannel.scaling.policies.averaging import Windows, mean, with_window
+from rechannel.scaling.policies.offsets import Offsets
 from rechannel.scaling.policies.policy import Activity, Advice, Cores, Memory, Seen
 from rechannel.scaling.policies.samples import Samples, added, for_operators
 from rechannel.scaling.policies.skew import heaviest, skew
 
 MOST_TASKS = 1e6
-OFFSETS = 6
-"""Windows whose offsets are remembered."""
-LEAST_TIMESTEPS = 5
-"""That say how far the model is off."""
-
-
-NOTHING: tuple[int, float, Mapping[str, float]] = (0, 0.0, {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +52,7 @@ class Learned:
     samples: Samples
     ratios: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """Selectivities of edges (producer, consumer), as last measured."""
-    offsets: tuple[float, ...] = ()
-    """Measured over predicted time of timesteps, of the last windows."""
-    measured: tuple[int, float, Mapping[str, float]] = NOTHING
-    """Timesteps, their milliseconds, and rows by operator, of windows that have too few to be compared."""
+    offsets: Offsets = field(default_factory=Offsets)
     arrived: Windows = field(default_factory=dict)
 
 
@@ -133,10 +122,15 @@ class TimestepDs2:
         pace = self._pace(cores)
         active = [seen.activities[name] for name in names]
         times = np.array([heaviest(seen.activities[n], received[n]) for n in names])
-        state = self._compared(
-            cores, pace, costs, times, active, _with_window(state, cores, received)
-        )
-        offset = statistics.median(state.offsets) if state.offsets else 1.0
+        offsets = state.offsets.with_window(seen, cores, received)
+        if cores.in_flight == 1:  # else timesteps wait for each other
+            offsets = offsets.compared(
+                lambda rows: _predicted_ms(
+                    cores, pace, costs, np.array([rows[n] for n in names]), times, active
+                ),
+                self.most_offset,
+            )
+        state, offset = replace(state, offsets=offsets), offsets.offset
         targets = self.targets(seen, state)
         now = _turns(
             costs, offset, times, active, np.array([targets[name] for name in names]), pace
@@ -202,47 +196,11 @@ class TimestepDs2:
         used = max(float(share[ESTIMATE]) for share in turns.shares(pace, kept, cores))
         return kept if used <= 1 else best
 
-    def _compared(
-        self,
-        cores: Cores,
-        pace: Pace,
-        costs: Costs,
-        times: Floats,
-        active: Sequence[Activity],
-        state: Learned,
-    ) -> Learned:
-        """Return the state with one more offset, if there are enough timesteps, and if they ran one at a time."""
-        count, took_ms, received = state.measured
-        if count < LEAST_TIMESTEPS:
-            return state
-        rows = np.array([received[name] for name in state.samples.operators]) / count
-        predicted = _predicted_ms(cores, pace, costs, rows, times, active)
-        state = replace(state, measured=NOTHING)
-        if cores.in_flight > 1 or predicted <= 0:
-            return state
-        ratio = min(max(took_ms / count / predicted, 1.0), self.most_offset)
-        return replace(state, offsets=(*state.offsets, ratio)[-OFFSETS:])
-
-
-def _with_window(state: Learned, cores: Cores, received: Mapping[str, float]) -> Learned:
-    """Return the state with the timesteps of one more window to compare; those of other operators are forgotten."""
-    count, took_ms, before = state.measured
-    if before.keys() != received.keys():
-        count, took_ms, before = 0, 0.0, dict.fromkeys(received, 0.0)
-    rows = {name: number + before[name] for name, number in received.items()}
-    took_ms += sum(cores.durations_ms)
-    return replace(state, measured=(count + len(cores.durations_ms), took_ms, rows))
-
 
 def _predicted_ms(
-    cores: Cores,
-    pace: Pace,
-    costs: Costs,
-    rows: Floats,
-    times: Floats,
-    active: Sequence[Activity],
+    cores: Cores, pace: Pace, costs: Costs, rows: Floats, times: Floats, active: Sequence[Activity]
 ) -> float:
-    """Return what a timestep takes, by the model, over the rows that those of the window had."""
+    """Return what a timestep takes with the tasks and cores that there are, by the model."""
     tasks = np.array([float(each.reports.parallelism) for each in active])
     did = Turns(
         rows=rows,
@@ -297,8 +255,7 @@ def learned(seen: Seen, received: Mapping[str, float], memory: Memory) -> Learne
     return Learned(
         samples=added(samples, tasks),
         ratios=ratios,
-        offsets=() if before is None else before.offsets,
-        measured=NOTHING if before is None else before.measured,
+        offsets=Offsets() if before is None else before.offsets,
     )
 
 

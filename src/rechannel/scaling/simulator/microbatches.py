@@ -7,8 +7,9 @@ and they take  fixed + row * n  milliseconds on a core of usual speed, where n f
 timestep without rows is left out.
 
 Changes hold from the next timestep on. New numbers of tasks cost that timestep's driver `change_ms` (live: nothing
-stops). Executors arrive and go as `executors.py` says. The latency of a timestep is the age of its oldest row when all
-is done; that is what it is sampled for, once for each timestep.
+stops). Executors arrive and go as `executors.py` says; tasks that are requested together with more executors follow
+when these are there, as before that they would take turns on the old ones. The latency of a timestep is the age of its
+oldest row when all is done; that is what it is sampled for, once for each timestep.
 """
 
 from __future__ import annotations
@@ -85,6 +86,7 @@ class MicroBatchEngine:
         self._executors = Executors(cluster or Cluster(), executors)
         self._ranges = Ranges(dataflow.sources, pace.interval_ms)
         self._tasks = dict.fromkeys(dataflow.operators, 1)
+        self._following: list[tuple[int, dict[str, int]]] = []
         self._order = [each for each in dataflow.topology.operators if each in dataflow.operators]
         self._shares: dict[tuple[str, int], Floats] = {}
         self._observer = Observer(dataflow, pace)
@@ -107,8 +109,11 @@ class MicroBatchEngine:
 
     @property
     def parallelism(self) -> dict[str, int]:
-        """Tasks by operator."""
-        return dict(self._tasks)
+        """Tasks by operator, those that wait for executors included."""
+        tasks = dict(self._tasks)
+        for _, wanted in self._following:
+            tasks |= wanted
+        return tasks
 
     @property
     def cores(self) -> int:
@@ -128,11 +133,12 @@ class MicroBatchEngine:
                     f"{number} tasks of {name!r}: give at least 1, of one of {sorted(self._tasks)}"
                 )
                 raise RefusedError(msg)
-        if any(number != self._tasks[name] for name, number in parallelism.items()):
-            self._tasks.update(parallelism)
-            self._due_ms = self._change_ms
         if executors is not None:
             self._executors.change(executors, self._now_ms)
+            if executors <= self._executors.count:
+                self._following = []
+        self._following.append((executors or 0, dict(parallelism)))
+        self._follow()
 
     def advance(self, until_s: float) -> Window:
         """Simulate until a time."""
@@ -163,6 +169,16 @@ class MicroBatchEngine:
         each = self._executors.cluster.cores_per_executor
         return oracle(self._dataflow, pace, edges_s, cores_per_executor=each)
 
+    def _follow(self) -> None:
+        """Have operators have the tasks that were requested, but for those whose executors are on their way."""
+        for each in tuple(self._following):
+            needed, tasks = each
+            if needed <= self._executors.count:
+                self._following.remove(each)
+                if tasks.items() - self._tasks.items():
+                    self._due_ms = self._change_ms
+                self._tasks |= tasks
+
     def _next_start(self) -> float | None:
         """Return when the next timestep begins; None while that depends on one whose end is not known."""
         start = self._last_start_ms + self._pace.interval_ms
@@ -175,6 +191,7 @@ class MicroBatchEngine:
         """Begin a timestep, unless there is nothing to read."""
         self._last_start_ms = start
         self._executors.settle(start)
+        self._follow()
         read, oldest = self._ranges.read(start)
         if not any(read.values()):
             self._observer.nothing(start)

@@ -206,6 +206,23 @@ def test_rows_of_a_backlog_do_not_make_timesteps_late():
     assert health(seen).lateness == pytest.approx(0.4)
 
 
+def test_a_timestep_that_ends_after_the_window_was_read_within_it():
+    # 5 timesteps of 2 s are due in 10 s, and 4 of them, or 6, end within it.
+    four = {"flatmap": tasks_of(100, 2, **COST | {"interval_ms": 2000, "timesteps": 4})}
+    seen = batches(activities=four, interval_ms=2000, durations_ms=(1900.0,) * 4)
+    assert health(seen).achieved == 1
+    two = {"flatmap": tasks_of(100, 2, **COST | {"interval_ms": 2000, "timesteps": 2})}
+    seen = batches(activities=two, interval_ms=2000, durations_ms=(1900.0,) * 2)
+    assert health(seen).achieved == pytest.approx(0.6)
+
+
+def test_timesteps_that_take_longer_than_an_interval_lag_whatever_they_read():
+    more = {"flatmap": tasks_of(200, 2, **COST)}
+    seen = batches(activities=more, interval_ms=1000, durations_ms=(1900.0,) * 10)
+    assert health(seen).lateness < 1
+    assert health(seen).lagging
+
+
 def test_a_window_that_works_off_a_backlog_does_not_judge():
     policy = Says((Advice(executors=6), None))
     timesteps = {"interval_ms": 1000, "durations_ms": (900.0,) * 10}
