@@ -208,7 +208,12 @@ BENCHMARK = Benchmark(
         "driver_memory": "2g",
         "timeout_seconds": 1800,
     },
-    quick={"interval_s": [9.6, 9.6], "measured_timesteps": 4, "timesteps": 3},
+    quick={
+        "interval_s": [4.8, 4.8],
+        "measured_timesteps": 2,
+        "first_sentences": 40,
+        "timesteps": 3,
+    },
     run=run,
     goals={
         "bound_one_decision": 1.0,

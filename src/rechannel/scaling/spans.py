@@ -2,7 +2,8 @@
 
 A timestep covers the time from the look at the sources of the one before to its own. Consecutive timesteps make a
 window as soon as they cover its length, or there are `MOST_TIMESTEPS` of them: a running job shows the latest 100 only,
-and these must hold a window. What interrupts a window:
+and these must hold a window. A stream that is far too slow looks at its sources again only when a timestep is done:
+one that takes the length ends a window that covers a fifth of it. What interrupts a window:
 
 - **A reconfiguration**: a window has timesteps of one Configuration. What was begun before the change is a window of
   its own if it covers at least half of the length, and is left out otherwise; the next begins after the change.
@@ -23,6 +24,9 @@ from rechannel.telemetry.recent_tasks import TimestepTasks
 
 MOST_TIMESTEPS = 50
 """Of a window."""
+
+SHORTEST = 0.2
+"""Share of its length that a window covers at least if its last timestep takes that long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +95,18 @@ def spans(
         steps.append(Step(facts, found[facts.timestep]))
         if before is None:
             continue
-        covers_ms = steps[-1].now_ms - (before.now_ms or 0)
-        if covers_ms >= length_ms or (len(steps) >= MOST_TIMESTEPS and covers_ms > 0):
+        if _complete(before, steps, length_ms):
             yield Span(before=before, steps=tuple(steps))
             steps = []
+
+
+def _complete(before: TimestepProgress, steps: Sequence[Step], length_ms: float) -> bool:
+    start_ms = before.now_ms or 0
+    covers_ms = steps[-1].now_ms - start_ms
+    if len(steps) >= MOST_TIMESTEPS and covers_ms > 0:
+        return True
+    slow = steps[-1].facts.duration_ms >= length_ms
+    return covers_ms >= (SHORTEST * length_ms if slow else length_ms)
 
 
 def _follows(

@@ -135,6 +135,22 @@ def test_without_machines_there_are_no_cores():
     assert window.seen.cores is None
 
 
+@pytest.mark.parametrize(
+    ("length_s", "took_s", "last"), [(5, 60, 2), (5, 5, 2), (5, 4.9, 6), (6, 60, 3), (11, 60, 4)]
+)
+def test_a_timestep_that_takes_long_ends_a_window_that_covers_a_fifth(length_s, took_s, last):
+    slow = [
+        dataclasses.replace(each, duration_ms=1_000.0 * took_s)
+        if isinstance(each, TimestepCommitted)
+        else each
+        for each in events(7)
+    ]
+    found = windows(slow, length_s=length_s)[0]
+    assert (found.first, found.last) == (2, last)
+    assert (found.seen.start_s, found.seen.end_s) == (0, last - 1)
+    assert found.seen.arrivals[arriving("in")].rate == 100
+
+
 def test_windows_follow_each_other():
     found = windows(events(8))
     assert [(each.first, each.last) for each in found] == [(2, 3), (4, 5), (6, 7)]
