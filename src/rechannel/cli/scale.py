@@ -14,8 +14,8 @@ def scale(  # noqa: PLR0913, PLR0917 - a command line
         str,
         typer.Argument(
             metavar="PATH",
-            help="The state directory of a job; a directory with DS2's files (*topology*, *rates*), or the file of"
-            " rates.",
+            help="The state directory of a job; the event log of an application of Spark; a directory with DS2's files"
+            " (*topology*, *rates*), or the file of rates.",
         ),
     ],
     interval: Annotated[
@@ -35,6 +35,10 @@ def scale(  # noqa: PLR0913, PLR0917 - a command line
     executor_cores: Annotated[
         int | None,
         typer.Option(metavar="N", help="Cores of each executor. [default: what they had]"),
+    ] = None,
+    query: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Of an event log: the only stream to advise."),
     ] = None,
     policy: Annotated[
         str, typer.Option(help="Of a job: the policy that is asked, such as ds2.")
@@ -88,6 +92,7 @@ def scale(  # noqa: PLR0913, PLR0917 - a command line
         rate=rate,
         utilisation=utilisation,
         executor_cores=executor_cores,
+        query=query,
         policy=policy,
         window=duration(window, "--window").total_seconds(),
         system=system,

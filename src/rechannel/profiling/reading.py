@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from math import ceil
 from pathlib import Path
 
@@ -27,18 +26,14 @@ from rechannel.profiling.model.pieces import Pieces, TraceSource, windows_of
 from rechannel.profiling.model.summaries import MapPieces, Profile, profiled
 from rechannel.profiling.model.trace import MS, Trace
 from rechannel.profiling.model.words import counted
-from rechannel.profiling.spark.event_files import find_log
 from rechannel.profiling.spark.landmarks import spark_landmarks
-from rechannel.profiling.spark.log import SparkLog
+from rechannel.profiling.spark.opening import open_log
 from rechannel.profiling.spark.part import part_of
-from rechannel.profiling.spark.times import left_out
 from rechannel.profiling.spark.trace import SparkTrace, spark_trace
 from rechannel.profiling.storage.cells import SpilledCells
 from rechannel.profiling.storage.stored import StoredTrace
 from rechannel.profiling.threads import in_threads
 
-OLDEST = (2, 1)
-"""The first version of Spark whose logs are supported."""
 SAMPLE = 4_096
 """Tasks of a block of which the median is computed, at most."""
 
@@ -122,29 +117,17 @@ def _open_records(place: Path) -> OpenedTrace:
 
 
 def _open_spark(place: Path, *, strict: bool) -> OpenedTrace:
-    found = find_log(place)
-    log = SparkLog(strict=strict).read(found.lines(), str(place))
+    opened = open_log(place, strict=strict)
+    log, notes = opened.log, opened.notes
     made = spark_trace(log)
-    notes = [*found.notes, *_of_version(log.version)]
-    notes += [f"line {number} was skipped: {reason}" for number, reason in log.bad]
-    if more := log.bad_lines - len(log.bad):
-        notes.append(f"{counted(more, 'more line was', 'more lines were')} skipped")
-    notes += left_out(log.far)
-    if log.first_job:
-        notes.append(f"the log begins with job {log.first_job}: what was before is not known")
-    if log.open_tasks:
-        tasks = counted(log.open_tasks, "task has", "tasks have")
-        notes.append(f"{tasks} no end in the log: the end of the stage or of the log counts")
     if made.crowded:
         tasks = counted(made.crowded, "task")
         notes.append(
             f"{tasks} started on executors whose cores were all busy: each was given an extra core"
         )
-    version = f", Spark {log.version}" if log.version else ""
-    title = f"{log.name or place.name}{version}"
     facts = log.facts()
     return OpenedTrace(
-        title=title,
+        title=opened.title,
         application=log.name,
         source=made,
         notes=notes,
@@ -160,15 +143,3 @@ def _median_task(made: SparkTrace) -> int:
     blocks = made.placed.tasks.each()
     lengths = [(rows["finish"] - rows["launch"])[:: len(rows) // SAMPLE + 1] for rows in blocks]
     return int(np.median(np.concatenate(lengths))) if lengths else 0
-
-
-def _of_version(version: str) -> list[str]:
-    """Return a note if the version of a log is older than those that are supported."""
-    told = re.match(r"(\d{1,9})\.(\d{1,9})", version)
-    if told is None or (int(told[1]), int(told[2])) >= OLDEST:
-        return []
-    oldest = ".".join(map(str, OLDEST))
-    return [
-        f"the log is of Spark {version}, and logs before {oldest} are not supported: figures may be"
-        " missing or wrong"
-    ]

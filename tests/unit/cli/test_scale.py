@@ -1,10 +1,14 @@
 """`rechannel scale`: what it prints, and how it fails."""
 
 import json
+from pathlib import Path
 
 import pytest
 
+import rechannel as rc
 from tests.unit.scaling.files.word_count import write_word_count
+
+LABELLED = Path(__file__).parents[1] / "profiling" / "labelled"
 
 
 @pytest.fixture
@@ -64,3 +68,56 @@ def test_an_error_names_the_line_or_the_option(word_count, rechannel):
     (word_count / "topology.csv").unlink()
     assert "add it, or name it as the topology" in rechannel("scale", word_count).err
     assert rechannel("scale", word_count, "--threshold", "0.5").code == 2
+
+
+STREAM = LABELLED / "held_out" / "logs" / "orders-in-time.zstd"
+
+
+def test_an_event_log_gives_sentences_and_a_table_for_each_stream(rechannel):
+    reaction = rechannel("scale", STREAM, "--rate", "2000", "--executor-cores", "4")
+    assert reaction.code == 0
+    assert reaction.lines[0] == "application, Spark 4.3.0: 2 cores"
+    assert any(
+        each.startswith("orders: for 2,000 rows per second (as given) in batches every 5.0 s")
+        for each in reaction.lines
+    )
+    (header,) = [each for each in reaction.lines if each.startswith("cores  ")]
+    assert header.split() == [
+        "cores",
+        "executors",
+        "partitions",
+        "batch",
+        "s",
+        "from",
+        "to",
+        "of",
+        "interval",
+    ]
+    assert any(each.endswith("advised") for each in reaction.lines)
+
+
+def test_an_event_log_as_json_has_the_values_of_python(rechannel):
+    told = json.loads(rechannel("scale", STREAM, "--interval", "2 seconds", "--json").out)
+    made = rc.scaling_advice(STREAM, interval=2.0)
+    assert told["queries"][0]["advised"]["batch_ms"] == made.queries[0].advised.batch_ms
+    assert told["queries"][0]["interval_from"] == "given"
+    assert told["sentences"][0].startswith("orders: ")
+
+
+def test_batch_jobs_have_a_table_of_cores(rechannel):
+    reaction = rechannel("scale", LABELLED / "logs" / "last-wave.zstd")
+    assert reaction.lines[1] == "5 cores are enough: 16.4 s, and with any number at least 16.4 s."
+    cores = [each.split()[0] for each in reaction.lines[-7:]]
+    assert cores == ["cores", "1", "2", "4", "5", "8", "16"]
+
+
+def test_a_log_from_which_nothing_follows_has_a_note(rechannel):
+    reaction = rechannel("scale", LABELLED / "logs" / "stream-above-capacity.zstd")
+    assert reaction.code == 0
+    assert reaction.err == (
+        "note: query orders has 2 batches with rows and tasks after its warm-up, and advice needs 3:"
+        " let it run longer\n"
+    )
+    other = rechannel("scale", STREAM, "--query", "sums")
+    assert other.code == 2
+    assert "has no query 'sums': choose one of orders" in other.err

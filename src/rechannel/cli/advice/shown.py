@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from rechannel.cli.advice.ds2 import show_ds2
+from rechannel.cli.advice.log import show_log
 from rechannel.cli.advice.stream import show_stream
-from rechannel.cli.screen import show_json
 from rechannel.scaling.files import advice as ds2
 from rechannel.scaling.files.api import AnyAdvice
-from rechannel.scaling.files.spark import advice as logs
+from rechannel.scaling.files.spark.advice import LogAdvice
+from rechannel.scaling.files.spark.words import as_record
 from rechannel.scaling.needs.values import StreamAdvice
 
 
@@ -20,8 +21,8 @@ def show_advice(made: AnyAdvice) -> None:
             show_stream(made)
         case ds2.ScalingAdvice():
             show_ds2(made)
-        case logs.LogAdvice():
-            show_json(record_of(made))
+        case LogAdvice():
+            show_log(made)
 
 
 def record_of(made: AnyAdvice) -> dict[str, Any]:
@@ -31,5 +32,5 @@ def record_of(made: AnyAdvice) -> dict[str, Any]:
             return made.to_dict()
         case ds2.ScalingAdvice():
             return ds2.as_record(made)
-        case logs.LogAdvice():
-            return {"kind": "spark", **logs.as_record(made)}
+        case LogAdvice():
+            return as_record(made)

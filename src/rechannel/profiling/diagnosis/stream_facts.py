@@ -89,7 +89,7 @@ def stream_facts(time: DriverTime) -> list[StreamFacts]:
     kept = {query: mine for query, mine in of.items() if len(mine) >= 2}
     if not kept:
         return []
-    batch_of = _batch_of_jobs(app)
+    batch_of = batch_of_jobs(app)
     core, excess = _by_batch(time, batch_of)
     sink = _sinks(time, batch_of)
     found = []
@@ -116,7 +116,7 @@ def stream_facts(time: DriverTime) -> list[StreamFacts]:
     return found
 
 
-def _batch_of_jobs(app: Application) -> dict[int, Key]:
+def batch_of_jobs(app: Application) -> dict[int, Key]:
     """Return the batches that jobs belong to: as their properties say, or else by their time."""
     found = {}
     batches = sorted(app.batches, key=lambda each: each.start)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from rechannel.errors import RefusedError
+from rechannel.errors import RefusedError, SetUpError
 from rechannel.scaling.files.advice import ScalingAdvice
 from rechannel.scaling.files.aggregated import read_given
 from rechannel.scaling.files.deployment import read_topology
@@ -20,6 +20,7 @@ from rechannel.scaling.files.timely import read_timely_reports, read_timely_topo
 from rechannel.scaling.needs.values import StreamAdvice
 
 AnyAdvice: TypeAlias = ScalingAdvice | LogAdvice | StreamAdvice
+INSTALL = "pip install 'rechannel[profile]'"
 
 
 class AdviceReader(Protocol):
@@ -77,7 +78,29 @@ class Ds2Files:
         return evaluate(of, reports, question, place.name)
 
 
-READERS: tuple[AdviceReader, ...] = (Ds2Files(),)
+@dataclass(frozen=True, slots=True)
+class SparkLog:
+    """The event log of an application of Spark."""
+
+    what: str = "an event log of Spark"
+
+    def reads(self, place: Path) -> bool:
+        """Whether its first line is an event. Raises SetUpError without the packages that read logs."""
+        try:
+            from rechannel.scaling.files.spark.reader import is_log
+        except ImportError as error:
+            msg = f"event logs need a package that is not installed ({error.name}): {INSTALL}"
+            raise SetUpError(msg) from error
+        return is_log(place)
+
+    def advise(self, place: Path, asked: Request) -> LogAdvice:
+        """Return what the application needs. Raises TraceError, RefusedError."""
+        from rechannel.scaling.files.spark.reader import log_advice
+
+        return log_advice(place, asked)
+
+
+READERS: tuple[AdviceReader, ...] = (Ds2Files(), SparkLog())
 """Files of other systems; the first that recognises a path reads it."""
 
 

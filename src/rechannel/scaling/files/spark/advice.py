@@ -1,9 +1,9 @@
-"""What the event log of an application says that it needs: values and their JSON."""
+"""What the event log of an application says that it needs: values."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 StageKind = Literal["source", "shuffle", "single"]
 """What decides on the number of its tasks: the source; the shuffle partitions; that there can be only one."""
@@ -34,7 +34,8 @@ class StageCost:
     tasks_ms: float
     """Of all its tasks together, measured, the median of batches."""
     busy: float
-    """Share of the time of its tasks in which they had a processor: less where they waited, or others used it."""
+    """Share of the time of its tasks in which their Java threads worked: the rest is Python, waiting, or other programs
+    on the machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,8 +138,3 @@ class LogAdvice:
     """None for an application that only streams, or without tasks."""
     notes: tuple[str, ...] = ()
     """What is missing in the log or could not be advised, and what that means."""
-
-
-def as_record(made: LogAdvice) -> dict[str, Any]:
-    """Return everything as JSON values."""
-    return asdict(made)

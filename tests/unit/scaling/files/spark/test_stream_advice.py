@@ -1,0 +1,200 @@
+"""Advice for streams whose tasks cost exactly what they are said to, beside tasks that are put on cores one by one."""
+
+from dataclasses import replace
+
+import pytest
+
+from rechannel.errors import RefusedError
+from rechannel.scaling.files.request import Request
+from rechannel.scaling.files.spark.reader import advice_of
+from tests.unit.scaling.files.spark.streams import (
+    COUNT_MS,
+    DRIVER_MS,
+    counts,
+    even,
+    length,
+)
+
+
+def advised(app, **asked):
+    made = advice_of(app, Request(**asked), title="made")
+    (query,) = made.queries
+    return query
+
+
+def varied(number):
+    """Rows of batches that are not all alike, so that fixed parts are known."""
+    return 2_000 + 400 * (number % 5)
+
+
+def test_costs_are_those_of_the_tasks():
+    read, count = advised(counts(rows=varied)).stages
+    assert (read.kind, read.tasks) == ("source", 2)
+    assert (count.kind, count.tasks) == ("shuffle", 4)
+    assert (count.fixed_ms, count.row_ms) == pytest.approx(COUNT_MS, rel=0.05)
+    assert count.fixed_low_ms <= COUNT_MS[0] + 1 <= count.fixed_high_ms + 2
+
+
+def test_what_the_driver_needs_is_what_no_stage_explains():
+    assert advised(counts(rows=varied)).driver_ms == pytest.approx(DRIVER_MS)
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3, 4])
+@pytest.mark.parametrize("partitions", [1, 2, 4, 40])
+def test_batches_are_predicted_for_what_was_not_measured(cores, partitions):
+    """From every setting, the advice for another rate, applied, takes as long as computed."""
+    app = counts(cores=cores, partitions=partitions, rows=varied)
+    query = advised(app, interval_ms=4_000, rate=3_000)
+    told = query.advised
+    applied = length(12_000, told.cores, told.partitions)
+    assert told.batch_ms == pytest.approx(applied, rel=0.1)
+    assert told.keeps
+    fewer = (
+        min(length(12_000, told.cores - 1, p) for p in (1, 2, 3, 4, 40)) if told.cores > 1 else 0
+    )
+    assert told.cores == 1 or fewer > 0.95 * 0.8 * 4_000
+
+
+def test_a_stream_that_keeps_up_stays_as_it_is():
+    query = advised(counts(cores=2, partitions=2, rate=2_000))
+    assert query.interval_from == query.rate_from == "measured"
+    assert query.rate == pytest.approx(2_000)
+    assert query.interval_ms == 4_000
+    assert (query.advised.cores, query.advised.partitions) == (2, 2)
+    assert query.advised == query.now
+    assert query.advised.batch_ms == pytest.approx(query.measured_ms, rel=0.01)
+
+
+def test_a_stream_that_is_too_slow_gets_cores_for_what_arrives_and_not_for_what_it_processed():
+    app = counts(cores=1, partitions=1, rate=3_000)
+    query = advised(app, interval_ms=4_000)
+    assert query.rate == pytest.approx(3_000, rel=0.01)
+    assert not query.now.keeps
+    assert query.now.used > 1
+    assert query.advised.keeps
+    assert query.advised.cores == query.advised.partitions == 2
+
+
+def test_partitions_that_cost_more_than_they_gain_are_too_many():
+    app = counts(cores=2, partitions=200, rate=500)
+    query = advised(app)
+    assert query.now.batch_ms == pytest.approx(length(2_000, 2, 200), rel=0.05)
+    assert (query.advised.cores, query.advised.partitions) == (1, 1)
+    assert query.advised.batch_ms == pytest.approx(length(2_000, 1, 1), rel=0.1)
+
+
+def test_state_keeps_partitions_that_keep_the_interval():
+    stateful = advised(counts(cores=1, partitions=8, rate=1_000))
+    assert stateful.state_partitions == 8
+    assert stateful.advised.partitions == 8
+    stateless = counts(cores=1, partitions=8, rate=1_000, state_rows=0)
+    stages = {
+        key: replace(each, nodes=("Exchange", "HashAggregate") if each.parents else each.nodes)
+        for key, each in stateless.stages.items()
+    }
+    found = advised(replace(stateless, stages=stages))
+    assert found.state_partitions is None
+    assert found.advised.partitions == 1
+
+
+def test_tasks_that_tell_nothing_apart_leave_an_interval():
+    """All tasks have as many rows: what is fixed of their time is not known, and the end with all of it fixed holds."""
+    app = counts(cores=1, partitions=1, sources=1, rows=lambda _: 2_000, shared=even)
+    query = advised(app, interval_ms=4_000, rate=1_000)
+    told = query.advised
+    assert told.low_ms < length(4_000, 1, 1, sources=1) * 1.01 < told.high_ms * 1.1
+    assert told.high_ms > 1.4 * told.low_ms
+
+
+def test_the_heaviest_task_stays_heavy():
+    def hot(rows, tasks, turn):
+        del turn
+        first = rows // 2
+        return [first, *[(rows - first) // (tasks - 1)] * (tasks - 1)] if tasks > 1 else [rows]
+
+    app = counts(cores=4, partitions=4, rows=varied, shared=hot)
+    query = advised(app, interval_ms=4_000, rate=1_500)
+    _, count = query.stages
+    assert count.heaviest == pytest.approx(2.0, rel=0.01)
+    many = next(each for each in query.others if each.cores == 8)
+    assert many.batch_ms > DRIVER_MS + COUNT_MS[0] + COUNT_MS[1] * 0.25 * 6_000
+
+
+def test_a_source_with_too_few_tasks_is_what_binds():
+    app = counts(cores=2, partitions=2, sources=1, rows=varied)
+    query = advised(app, interval_ms=1_000, rate=40_000)
+    assert not query.advised.keeps
+    assert query.advised.binds == "Scan ... Exchange"
+    (note,) = [each for each in query.notes if "no number of cores" in each]
+    assert note.endswith(
+        "because Scan ... Exchange has 1 task: read the source with more partitions"
+    )
+
+
+def test_a_driver_that_takes_the_interval_is_what_binds():
+    query = advised(counts(rows=varied), interval_ms=200, rate=10)
+    assert query.advised.binds == "driver"
+    assert "a longer interval is needed" in " ".join(query.notes)
+
+
+def test_without_a_trigger_the_pace_is_kept():
+    query = advised(counts(cores=4, partitions=4, rows=varied, every=0))
+    assert query.interval_from == "assumed"
+    assert query.utilisation == 1.0
+    assert query.now.keeps
+    assert query.interval_ms == pytest.approx(query.measured_ms, rel=0.05)
+    assert len([each for each in query.notes if "give the" in each]) == 2
+
+
+def test_batches_of_the_warm_up_do_not_count():
+    """The first 20 s are five batches of 4 s; of few batches, at most half are left out, and three stay."""
+    assert advised(counts(batches=20)).left_out == 5
+    assert advised(counts(batches=8)).left_out == 4
+    assert advised(counts(batches=4)).left_out == 1
+
+
+def test_a_query_is_chosen_by_name():
+    app = counts()
+    assert len(advice_of(app, Request(query="orders"), title="made").queries) == 1
+    with pytest.raises(RefusedError, match="made has no query 'sums': choose one of orders"):
+        advice_of(app, Request(query="sums"), title="made")
+
+
+def test_executors_follow_from_their_cores():
+    query = advised(counts(rows=varied), interval_ms=1_000, rate=10_000, executor_cores=3)
+    assert query.advised.executors == -(-query.advised.cores // 3)
+    assert advised(counts(rows=varied)).advised.executors == 0
+
+
+def test_few_batches_are_no_evidence():
+    made = advice_of(counts(batches=2), Request(), title="made")
+    assert made.queries == ()
+    assert made.jobs is None
+    assert made.notes == (
+        "query orders has 2 batches with rows and tasks after its warm-up, and advice needs 3: let it run longer",
+    )
+
+
+def test_a_backlog_that_grows_says_that_more_arrives():
+    app = counts(rows=varied)
+    growing = [replace(each, source_backlog=100 * (n + 1)) for n, each in enumerate(app.batches)]
+    notes = advised(replace(app, batches=growing)).notes
+    assert any(
+        each.startswith("the backlog of the source grew from 600 to 2,000") for each in notes
+    )
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"interval_ms": 0},
+        {"rate": -1.0},
+        {"rate": float("nan")},
+        {"utilisation": 0},
+        {"utilisation": 1.1},
+        {"executor_cores": 0},
+    ],
+)
+def test_what_makes_no_sense_is_refused(asked):
+    with pytest.raises(RefusedError, match="is not possible: give"):
+        Request(**asked)
