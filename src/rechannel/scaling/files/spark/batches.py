@@ -1,9 +1,10 @@
 """How long a batch of a stream takes with other cores, shuffle partitions or rows.
 
 A batch is what the driver does while no stage runs (planning, offsets, commits), D, and its stages. A task over n rows
-takes  f + b n  milliseconds, fitted to the tasks of the last batches (`scaling/model/fits.py`), and a stage receives
-a + s n  rows of a batch of n, fitted in the same way: partial aggregates hardly grow with the batch. p tasks on C cores
-take
+takes  f + b n  milliseconds, fitted to the tasks of the last batches (`scaling/model/fits.py`) in two parts: the time
+in which its Java thread worked, which depends on rows and little else, and the rest, such as files of state, Python and
+waiting. The first tells b even where the second varies much more than b n. A stage receives  a + s n  rows of a batch
+of n, fitted in the same way: partial aggregates hardly grow with the batch. p tasks on C cores take
 
     S = max(f + b n_heaviest, ceil(p / C) (f + b n / p))
 
@@ -38,6 +39,8 @@ SUPPOSITIONS = 3
 """The estimate, and the ends of the intervals of what tasks cost: `fits.ESTIMATE`, `FLAT`, `STEEP`."""
 MEDIAN_ERROR = math.sqrt(math.pi / 2)
 """Standard error of a median over that of a mean, of normal values."""
+LEAST_MS = 0.01
+"""Of a task besides its work in Java."""
 FARTHEST = 4.0
 """How many times as long as computed the stages are supposed to take, at most; and the inverse at least."""
 
@@ -195,8 +198,7 @@ def _stage_models(seen: StreamSeen, partitions: int) -> tuple[StageModel, ...]:
         mine if mine.any() else whole for mine, whole in zip(received, of_batch, strict=True)
     ]
     lines = _fitted(of_batch, received)
-    samples = [_samples(each, rows) for each in seen.stages]
-    costs = _fitted([x for x, _ in samples], [y for _, y in samples])
+    costs = _costs(seen, rows)
     return tuple(
         StageModel(
             seen=each,
@@ -224,13 +226,31 @@ def _above(run: StageRun) -> float:
     return max(0.0, run.heaviest / run.rows - 1 / run.tasks) if run.rows > 0 else 0.0
 
 
-def _samples(seen: StageSeen, rows: Floats) -> tuple[Floats, Floats]:
-    """Return what some tasks of a stage received, and took."""
-    ms = np.concatenate([run.task_ms for run in seen.runs])
+def _costs(seen: StreamSeen, rows: Floats) -> Costs:
+    """Return what tasks cost: in Java, and besides."""
+    received = [_received(each, rows) for each in seen.stages]
+    runs = [each.runs for each in seen.stages]
+    worked = [np.concatenate([run.task_cpu_ms for run in mine]) for mine in runs]
+    rest = [
+        np.maximum(np.concatenate([run.task_ms for run in mine]) - cpu, LEAST_MS)
+        for mine, cpu in zip(runs, worked, strict=True)
+    ]
+    cpu, besides = _fitted(received, worked), _fitted(received, rest)
+    return Costs(
+        fixed_ms=cpu.fixed_ms + besides.fixed_ms,
+        row_ms=cpu.row_ms + besides.row_ms,
+        known=besides.known,
+        samples=besides.samples,
+    )
+
+
+def _received(seen: StageSeen, rows: Floats) -> Floats:
+    """Return the rows of some tasks of a stage. rows: of the batches."""
     if any(run.rows for run in seen.runs):
-        return np.concatenate([run.task_rows for run in seen.runs]), ms
-    shared = [np.full(len(run.task_ms), rows[run.batch] / run.tasks) for run in seen.runs]
-    return np.concatenate(shared), ms
+        return np.concatenate([run.task_rows for run in seen.runs])
+    return np.concatenate(
+        [np.full(len(run.task_ms), rows[run.batch] / run.tasks) for run in seen.runs]
+    )
 
 
 def _fitted(x: Sequence[Floats], y: Sequence[Floats]) -> Costs:

@@ -23,6 +23,8 @@ GAIN = 0.9
 """Other partitions are advised if the batch takes at most this share of what it takes with those that there are."""
 STATE_GAIN = 0.5
 """The same of a stream with state whose partitions keep the interval: others cost it its checkpoint."""
+WIDE = 0.2
+"""Share of a batch from which on it is told what leaves it open."""
 OTHERS = 6
 """Other numbers of cores that are shown, at most."""
 
@@ -113,6 +115,7 @@ def query_advice(
         stages=tuple(_cost(each, want.rows) for each in model.stages),
         now=search.predicted(model.cores, model.partitions),
         advised=advised,
+        hangs_on=search.hangs_on(advised),
         others=tuple(search.best(each) for each in search.around(cores)),
         state_partitions=model.partitions if state else None,
         notes=tuple(_notes(seen, want, search, advised)),
@@ -179,6 +182,20 @@ class Search:
             keeps=batch <= self.want.room_ms * (1 + SLACK),
             binds=max(parts, key=lambda name: parts[name]),
         )
+
+    def hangs_on(self, told: Predicted) -> str:
+        """Return the stage that leaves most of a wide interval open."""
+        if told.high_ms - told.low_ms <= WIDE * told.batch_ms:
+            return ""
+        flat, steep = (
+            self.model.stage_ms(self.want.rows, told.cores, told.partitions, supposed)
+            for supposed in (FLAT, STEEP)
+        )
+        apart = {
+            name: abs(flat.get(name, 0.0) - steep.get(name, 0.0)) for name in {**flat, **steep}
+        }
+        most = max(apart, key=lambda name: apart[name], default="")
+        return most if apart.get(most, 0.0) > WIDE / 2 * told.batch_ms else ""
 
     def around(self, cores: int) -> list[int]:
         """Return other numbers of cores to show: powers of 2, up to twice as many as are advised or there were."""

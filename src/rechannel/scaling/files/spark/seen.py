@@ -28,7 +28,7 @@ LEAST_BATCHES = 3
 """That count, if there are as many."""
 MOST_BATCHES = 256
 """The last batches that count."""
-MOST_SAMPLES = 64
+MOST_SAMPLES = 256
 """Tasks of a stage of a batch to which a cost is fitted, the same distance apart."""
 
 
@@ -63,6 +63,7 @@ class StageRun:
     """Unix ms, of its tasks."""
     task_rows: Floats
     task_ms: Floats
+    task_cpu_ms: Floats
     """Of some of its tasks."""
 
 
@@ -212,4 +213,5 @@ def _run(rows: Rows, batch: int, share: float) -> StageRun:
         end=float(rows["finish"].max()) / MS,
         task_rows=received[some],
         task_ms=lasted[some],
+        task_cpu_ms=np.minimum(rows["cpu"] / MS, lasted)[some],
     )

@@ -54,6 +54,11 @@ def query_sentences(query: QueryAdvice) -> Iterator[str]:
         f" {_time(query.driver_ms)} of it."
     )
     yield from map(_of_stage, query.stages)
+    if query.hangs_on:
+        yield (
+            f"The interval hangs on {query.hangs_on}: how much of its tasks' time is fixed is not known, as they received"
+            " about as many rows each; a run with other partitions or another rate tells."
+        )
     yield from _of_state(query)
 
 

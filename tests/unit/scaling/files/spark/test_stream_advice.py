@@ -104,6 +104,8 @@ def test_tasks_that_tell_nothing_apart_leave_an_interval():
     told = query.advised
     assert told.low_ms < length(4_000, 1, 1, sources=1) * 1.01 < told.high_ms * 1.1
     assert told.high_ms > 1.4 * told.low_ms
+    assert query.hangs_on == "Exchange ... StateStoreSave"
+    assert advised(counts(rows=varied)).hangs_on == ""
 
 
 def test_the_heaviest_task_stays_heavy():
