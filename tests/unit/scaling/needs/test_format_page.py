@@ -10,6 +10,14 @@ import pytest
 
 from rechannel.scaling.decided import Decided
 from rechannel.scaling.files.advice import EpochAdvice, OperatorAdvice, ScalingAdvice, as_record
+from rechannel.scaling.files.spark.advice import (
+    JobsAdvice,
+    LogAdvice,
+    Predicted,
+    QueryAdvice,
+    Replayed,
+    StageCost,
+)
 from rechannel.scaling.needs.values import (
     Amount,
     ControllerDecisions,
@@ -47,6 +55,7 @@ def test_every_advice_has_the_same_beginning():
         ("An operator", OperatorNeed),
         ("The whole stream", StreamNeeds),
         ("A decision", Decided),
+        ("A query", QueryAdvice),
     ],
 )
 def test_a_table_has_every_member(section, kind):
@@ -74,3 +83,16 @@ def test_files_of_ds2():
     assert members(SECTIONS["Files of DS2"]) == set(record) - EVERY
     [line] = [line for line in SECTIONS["Files of DS2"].splitlines() if "| `operators`" in line]
     assert set(re.findall(r"`(\w+)`", line)) == {*names(OperatorAdvice), "operators", "sentence"}
+
+
+def test_the_members_of_an_event_log_are_named():
+    text = SECTIONS["An event log of Spark"]
+    assert members(text) == names(LogAdvice) - EVERY | {"sentences"}
+    (jobs,) = re.findall(r"^\| `jobs` .*$", text, re.MULTILINE)
+    assert names(JobsAdvice) | names(Replayed) <= set(re.findall(r"`(\w+)`", jobs))
+
+
+@pytest.mark.parametrize(("row", "kind"), [("`stages`", StageCost), ("`now`", Predicted)])
+def test_the_members_of_a_query_are_named(row, kind):
+    (line,) = [each for each in SECTIONS["A query"].splitlines() if each.startswith(f"| {row}")]
+    assert names(kind) <= set(re.findall(r"`(\w+)`", line))

@@ -89,7 +89,7 @@ class QueryAdvice:
     """What it had. Its number of cores is that of the application."""
     advised: Predicted
     hangs_on: str
-    """The stage whose costs leave most of the interval of `advised` open; "" if what is known of all of them suffices."""
+    """The stage whose costs leave most of the interval of `advised` open; "" if that is narrow."""
     others: tuple[Predicted, ...]
     """Other numbers of cores, each with the best partitions."""
     state_partitions: int | None

@@ -24,7 +24,7 @@ GAIN = 0.9
 STATE_GAIN = 0.5
 """The same of a stream with state whose partitions keep the interval: others cost it its checkpoint."""
 WIDE = 0.2
-"""Share of a batch from which on it is told what leaves it open."""
+"""Share of a batch from which on an interval is wide."""
 OTHERS = 6
 """Other numbers of cores that are shown, at most."""
 

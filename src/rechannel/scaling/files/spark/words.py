@@ -56,8 +56,8 @@ def query_sentences(query: QueryAdvice) -> Iterator[str]:
     yield from map(_of_stage, query.stages)
     if query.hangs_on:
         yield (
-            f"The interval hangs on {query.hangs_on}: how much of its tasks' time is fixed is not known, as they received"
-            " about as many rows each; a run with other partitions or another rate tells."
+            f"The interval hangs on {query.hangs_on}: its tasks received about as many rows each, so how much of their"
+            " time is fixed is not known; a run with other partitions or another rate tells."
         )
     yield from _of_state(query)
 
