@@ -36,12 +36,14 @@ def meets(place, key, state, rows):
     return len(rows)
 
 
-def met(place: Path, *, interval_ms: int, spark=None):
-    """Run it; return the timesteps that were committed."""
+def met(place: Path, *, interval_ms: int, spark=None, beside: bool = False):
+    """Run it; return the timesteps that were committed. beside: whether another source feeds the operator too."""
     connector = script("k BIGINT, v BIGINT", [[{"k": 1, "v": FIRST}]])
     marks = Marks(place / "marks")
     stream = rc.read(spark).memory(connector, name="in")
     read = stream.map_batches(partial(reads, marks.place), name="read")
+    if beside:
+        read = read.union(rc.read(spark).memory(script("k BIGINT, v BIGINT"), name="other"))
     operator = read.key_by("k").track(partial(meets, marks.place), state="n BIGINT", name="meets")
     settings = rc.Settings(tasks=1, bins=1, in_flight=2, interval_ms=interval_ms)
     program = rc.Job("met", operator, state=place / "state", settings=settings)
@@ -62,3 +64,7 @@ def test_in_process(tmp_path, interval_ms):
 
 def test_on_spark(spark, tmp_path):
     assert met(tmp_path, interval_ms=50, spark=spark) == [1, 2]
+
+
+def test_sources_that_share_an_exchange_start_ahead_too(spark, tmp_path):
+    assert met(tmp_path, interval_ms=50, spark=spark, beside=True) == [1, 2]

@@ -87,6 +87,11 @@ class _Open:
     """Stages whose tasks may send their rows in another order when they are attempted again."""
 
 
+def _into(operator: str) -> str:
+    """Name of the exchange that several producers of an operator share."""
+    return f"into {operator}"
+
+
 @dataclass
 class SparkRunner:
     """Runs units as Spark jobs."""
@@ -156,6 +161,7 @@ class SparkRunner:
             return reports_of(self.stages.collect(exchange.read(last, last + 1)))
         if self._joins_others(stage) and self._profile(held, stage) is None:
             held.loose[stage.name] = rows
+            self._submit_joint(held, stage)
             return []
         partitions = partitions_of(stage, held.timestep.configuration)
         exchange = self.stages.exchange(rows, partitions)
@@ -184,13 +190,33 @@ class SparkRunner:
         if len(ranges) == 1 and ranges[0][0] is not None:
             only, first = ranges[0][0], ranges[0][1]
             return only.read(first, first + tasks, anchor)
-        parts = [
-            (held.loose[name] if shared is None else shared.read(first, first + tasks), first)
-            for name, (shared, first) in zip(stage.producers, ranges, strict=True)
-        ]
-        exchange = self.stages.exchange(self.stages.joined(parts), tasks)
-        held.exchanges[f"into {stage.name}"] = exchange
-        return exchange.read(0, tasks, anchor)
+        return self._joint(held, stage).read(0, tasks, anchor)
+
+    def _joint(self, held: _Open, stage: Stage) -> Exchange:
+        """Return the exchange that several producers of a stateful stage share, all of which are planned."""
+        tasks = held.timestep.configuration.operators[stage.name].tasks
+        with self._lock:
+            known = held.exchanges.get(_into(stage.name))
+            if known is not None:
+                return known
+            ranges = [self._range(held, name, stage.name) for name in stage.producers]
+            parts = [
+                (held.loose[name] if shared is None else shared.read(first, first + tasks), first)
+                for name, (shared, first) in zip(stage.producers, ranges, strict=True)
+            ]
+            exchange = self.stages.exchange(self.stages.joined(parts), tasks)
+            held.exchanges[_into(stage.name)] = exchange
+        return exchange
+
+    def _submit_joint(self, held: _Open, stage: Stage) -> None:
+        """Start the exchange that a stage shares with other producers, once all of them are planned."""
+        if not self.ahead or held.timestep.configuration.in_flight == 1:
+            return
+        ((operator, _), *_) = stage.consumers
+        consumer = self.plan.stage(operator)
+        known = held.exchanges.keys() | held.loose.keys()
+        if known.issuperset(consumer.producers):
+            self._joint(held, consumer).submit()
 
     def _range(self, held: _Open, producer: str, consumer: str) -> tuple[Exchange | None, int]:
         layout = layout_of(self.plan.stage(producer), held.timestep.configuration)
