@@ -31,9 +31,9 @@ CHOSEN = BENCHMARKS["ds2-heron"]
 
 def made(**other: Any) -> dict[str, Any]:
     """A run: two timesteps of 80 sentences, then three of 1,600 every 9.6 s, with one decision after 20 s."""
-    decided = {"outcome": "changed", "at_ms": 1_020_000}
+    decided = {"outcome": "changed", "timestep": 2}
     return {
-        "decisions": [decided, {"outcome": "enough", "at_ms": 1_060_000}],
+        "decisions": [decided, {"outcome": "enough", "timestep": 4}],
         "tasks": {FLATMAP: 10, COUNT: 20},
         "rate": 1_600 / 9.6,
         "every": 1_600,
@@ -71,6 +71,7 @@ def test_a_run_on_spark_is_judged_from_the_first_whole_timestep():
     found, met = ds2_heron.real(made())
     assert (found.decisions, found.last_s, found.instances) == (1, 20, LEAST)
     assert met == pytest.approx(1)
+    assert ds2_heron.begins_s(made()) == 20
     late = made(timesteps=[*made()["timesteps"], [6, 1_048_800, 1_078_400, 1_600, 29_600.0]])
     assert ds2_heron.real(late)[1] == pytest.approx(3 * 9.6 / 38.4)
     rates = ds2_heron.sentences(made()).y
