@@ -1,6 +1,7 @@
-"""With two timesteps in flight, the source tasks of one run beside the tasks of an operator of the one before.
+"""The driver goes on while tasks run: it opens timesteps, and answers requests.
 
-The operator's task of timestep 1 waits until a source task of timestep 2 has begun; that one reads rows that are pushed
+With two timesteps in flight, the source tasks of one run beside the tasks of an operator of the one before: here the
+operator's task of timestep 1 waits until a source task of timestep 2 has begun. That one reads rows that are pushed
 only when the operator waits. If either waited for the other, the timestep would fail.
 """
 
@@ -60,6 +61,26 @@ def met(place: Path, *, interval_ms: int, spark=None, beside: bool = False):
 @pytest.mark.parametrize("interval_ms", [0, 50])
 def test_in_process(tmp_path, interval_ms):
     assert met(tmp_path, interval_ms=interval_ms) == [1, 2]
+
+
+def test_a_request_is_accepted_while_a_timestep_takes_long(tmp_path):
+    # Timestep 1 goes on only after the request was accepted.
+    connector = script("k BIGINT, v BIGINT", [[{"k": 1, "v": FIRST}]])
+    marks = Marks(tmp_path / "marks")
+    operator = rc.read().memory(connector, name="in").key_by("k").track(
+        partial(meets, marks.place), state="n BIGINT", name="meets"
+    )  # fmt: skip
+    program = rc.Job("asked", operator, state=tmp_path / "state")
+    job = program.start(in_process=rc.InProcess())
+    try:
+        until(lambda: marks.said("waits"), "timestep 1 waits", SECONDS)
+        assert job.reconfigure(rc.changes.set_interval(7)).id
+        assert job.status.timestep == 0
+        marks.say("read")
+        job.process_all_available(SECONDS)
+        assert [each.timestep for each in job.recent_progress] == [1]
+    finally:
+        job.stop(SECONDS)
 
 
 def test_on_spark(spark, tmp_path):

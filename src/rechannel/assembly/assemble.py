@@ -338,6 +338,7 @@ class _Assembly:
             wanted = change_set(change)
             return offered_change(wanted, switch, opened.opener, place, supersede=supersede)
 
+        opened.hub.told = inbox.wake
         controllers = ControlHost(
             journal=journal,
             changes=changes,

@@ -8,8 +8,16 @@ from typing import Literal, TypeAlias
 
 from rechannel.errors import RefusedError
 
-EventName: TypeAlias = Literal["change_done", "change_failed", "executor_lost", "watermark"]
-EVENTS: tuple[EventName, ...] = ("change_done", "change_failed", "executor_lost", "watermark")
+EventName: TypeAlias = Literal[
+    "change_done", "change_failed", "executor_lost", "measured", "watermark"
+]
+EVENTS: tuple[EventName, ...] = (
+    "change_done",
+    "change_failed",
+    "executor_lost",
+    "measured",
+    "watermark",
+)
 METRICS = ("duration_ms", "rows_in", "rows_out", "input_rows_per_second", "failures")
 """Fields of `TimestepProgress` that `when` compares."""
 
@@ -28,6 +36,8 @@ class Moment:
     """Metrics of the latest committed timestep."""
     calls: int = 0
     """How often the controller was called by hand."""
+    measured: int = 0
+    """The latest timestep whose tasks are known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +92,8 @@ class On(Trigger):
         """See `Trigger.due`."""
         if Trigger.due(self, now, last):
             return True
+        if self.event == "measured":
+            return now.measured > (0 if last is None else last.measured)
         count = now.events.get(self.event, 0)
         before = 0 if last is None else last.events.get(self.event, 0)
         if self.event != "watermark":
@@ -132,7 +144,8 @@ def every(*, timesteps: int | None = None, seconds: float | None = None) -> Trig
 
 
 def on(event: EventName, *, at_ms: int | None = None) -> Trigger:
-    """Begin after an event: a change is done or has failed, an executor is lost, a watermark has passed `at_ms`.
+    """Begin after an event: a change is done or has failed, an executor is lost, a watermark has passed `at_ms`, or
+    `Control.tasks` has another timestep ("measured").
 
     Raises RefusedError for other events, and for a watermark without its time.
     """

@@ -61,6 +61,8 @@ class Hub:
         self.troubles = Troubles(self._troubled)
         self._tasks = RecentTasks()
         self._events = RecentEvents()
+        self.told: Callable[[], None] = lambda: None
+        """Called when `recent_tasks` has another timestep, in the thread of the log if there is one."""
         self._log = None
         if directory is not None:
             self._log = EventLog(directory, complete=complete, seen=self._completed)
@@ -228,5 +230,8 @@ class Hub:
 
     def _completed(self, events: Iterable[Event]) -> None:
         """Fold events that have Spark's figures."""
+        before = self._tasks.recent
         self._tasks.see(events)
         self._events.see(events)
+        if self._tasks.recent is not before:
+            self.told()

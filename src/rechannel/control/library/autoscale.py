@@ -13,7 +13,7 @@ from dataclasses import replace
 from rechannel.control.controller import Control, Controller
 from rechannel.control.library.scale_goal import Goal, policy_for, steering_for
 from rechannel.control.library.scaled import Scaling, allowed, decision_of, ended, own_changes
-from rechannel.control.triggers import every
+from rechannel.control.triggers import on
 from rechannel.errors import RefusedError
 from rechannel.reconfigure.changes.together import one_change
 from rechannel.reconfigure.strategies import fluid
@@ -25,7 +25,7 @@ from rechannel.scaling.policies.policy import Memory
 class AutoScale(Controller):
     """Finds the number of tasks and executors that the load needs."""
 
-    trigger = every(timesteps=1)
+    trigger = on("measured")
 
     def __init__(  # noqa: PLR0913 - what users set, each with a default
         self,

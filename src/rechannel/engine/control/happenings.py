@@ -51,11 +51,17 @@ class Happenings:
             self._counts["executor_lost"] = self._counts.get("executor_lost", 0) + lost
 
     def moment(
-        self, seat: Seat, timestep: int, time_ms: int, progress: Sequence[Any] = ()
+        self,
+        seat: Seat,
+        timestep: int,
+        time_ms: int,
+        progress: Sequence[Any] = (),
+        tasks: Sequence[Any] = (),
     ) -> Moment:
         """Return what a controller's trigger sees.
 
-        timestep: the latest committed one. progress: `TimestepProgress` of the latest ones, as far as they are known.
+        timestep: the latest committed one. progress, tasks: `TimestepProgress` and `TimestepTasks` of the latest ones,
+        as far as they are known.
         """
         own: Mapping[str, int] = {
             "change_done": seat.changes_done,
@@ -67,6 +73,7 @@ class Happenings:
             events={**self._counts, **own},
             progress=metrics_of(progress[-1:], timestep),
             calls=seat.calls,
+            measured=tasks[-1].timestep if tasks else 0,
         )
 
 

@@ -353,7 +353,8 @@ class ControlHost:
 
     def _moment(self, seat: Seat) -> Moment:
         timestep = self._journal.state.last_committed or 0
-        return self._happenings.moment(seat, timestep, int(self._clock()), self._progress())
+        now_ms = int(self._clock())
+        return self._happenings.moment(seat, timestep, now_ms, self._progress(), self._tasks())
 
     def _look_at_executors(self, position: StreamPosition) -> None:
         """Ask the cluster for its executors, if a controller waits for the loss of one."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 import rechannel as rc
@@ -21,6 +23,19 @@ def seat():
 
 def events(happenings: Happenings) -> dict[str, int]:
     return dict(happenings.moment(seat(), 1, 1).events)
+
+
+def test_measured_is_the_latest_timestep_whose_tasks_are_known():
+    def seen(*tasks: int):
+        known = [SimpleNamespace(timestep=timestep) for timestep in tasks]
+        return Happenings(tuple).moment(seat(), 9, 1, tasks=known)
+
+    trigger = rc.control.on("measured")
+    assert not trigger.due(seen(), None)
+    assert trigger.due(seen(3, 4), None)
+    assert not trigger.due(seen(3, 4), seen(4))
+    assert trigger.due(seen(4, 5), seen(3, 4))
+    assert dict(seen(3).events) == dict(seen(4).events)  # none of the events that the journal keeps
 
 
 def test_executors_that_are_gone_are_counted():

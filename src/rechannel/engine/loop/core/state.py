@@ -21,6 +21,9 @@ from rechannel.reconfigure.coordination import Coordination
 from rechannel.state.manifest import Edit, Manifest
 from rechannel.state.merging import MergePolicy
 
+BRISK_MS = 250.0
+"""A unit of a timestep that takes longer has a thread of its own, so that the driver goes on to answer others."""
+
 
 class InFlight(Struct, frozen=True, kw_only=True):
     """A timestep that was decided and is not committed."""
@@ -94,6 +97,8 @@ class LoopState(Struct, frozen=True, kw_only=True):
     stopping: bool = False
     seen_all: bool = False
     """Whether the sources had nothing new in this turn."""
+    brisk: bool = False
+    """Whether the last timestep took so little time that the driver itself may run a unit meanwhile."""
     moving: bool = False
     """Whether a change goes on without timesteps: another look brings it further."""
 

@@ -76,7 +76,7 @@ from rechannel.engine.loop.core.retrying import (
     taken_back,
     timestep_failed,
 )
-from rechannel.engine.loop.core.state import LoopState
+from rechannel.engine.loop.core.state import BRISK_MS, LoopState
 from rechannel.engine.program.steps import resolve_combine
 
 
@@ -131,8 +131,8 @@ def _start(state: LoopState, event: Start) -> Outcome:
 
 
 def _nothing_else(state: LoopState) -> bool:
-    """Whether the driver has nothing to do while a unit runs: no timestep to commit, and no room for another."""
-    return state.full and state.schedule.committable() is None
+    """Whether the driver may run a unit itself: it is over soon, and nothing is to be committed or opened meanwhile."""
+    return state.brisk and state.full and state.schedule.committable() is None
 
 
 # A turn ------------------------------------------------------------------------------------------
@@ -209,6 +209,7 @@ def _committed(state: LoopState, event: TimestepCommitted) -> Outcome:
         schedule=state.schedule.close(number),
         in_flight={n: other for n, other in state.in_flight.items() if n != number},
         timesteps=tries,
+        brisk=event.committed_ms - flight.began_ms < BRISK_MS,
         configuration=resolve_combine(state.plan, state.configuration, flight.reports),
     )
     return state, (
