@@ -32,7 +32,7 @@ import numpy as np
 from rechannel.scaling.files.spark.advice import StageKind
 from rechannel.scaling.files.spark.seen import StageRun, StageSeen, StreamSeen
 from rechannel.scaling.model.costs import ERRORS, NORMAL
-from rechannel.scaling.model.fits import ESTIMATE, Costs, task_costs
+from rechannel.scaling.model.fits import ESTIMATE, FLAT, STEEP, Costs, task_costs
 from rechannel.scaling.model.rates import Floats
 
 SUPPOSITIONS = 3
@@ -41,6 +41,8 @@ MEDIAN_ERROR = math.sqrt(math.pi / 2)
 """Standard error of a median over that of a mean, of normal values."""
 LEAST_MS = 0.01
 """Of a task besides its work in Java."""
+SURE = 0.5
+"""Share of the time of a task besides Java that must be fixed at least, for all of it to be taken as fixed."""
 FARTHEST = 4.0
 """How many times as long as computed the stages are supposed to take, at most; and the inverse at least."""
 
@@ -140,14 +142,14 @@ def _together(
     side: Sequence[StageModel], rows: float, cores: int, partitions: int, supposed: int
 ) -> tuple[str, float]:
     """Return the longest stage of some that run side by side, and how long all of them take."""
-    took, work = {}, 0.0
+    took, work = [], 0.0
     for each in side:
         tasks = each.tasks_with(partitions)
         mean, heaviest = each.task_ms(rows, tasks, supposed)
-        took[each.seen.name] = each.share * max(heaviest, math.ceil(tasks / cores) * mean)
+        took.append((each.share * max(heaviest, math.ceil(tasks / cores) * mean), each.seen.name))
         work += each.share * tasks * mean
-    longest = max(took, key=lambda name: took[name])
-    return longest, max(took[longest], work / cores)
+    ms, longest = max(took)
+    return longest, max(ms, work / cores)
 
 
 def batch_model(seen: StreamSeen, cores: int, usual: int) -> BatchModel:
@@ -235,13 +237,22 @@ def _costs(seen: StreamSeen, rows: Floats) -> Costs:
         np.maximum(np.concatenate([run.task_ms for run in mine]) - cpu, LEAST_MS)
         for mine, cpu in zip(runs, worked, strict=True)
     ]
-    cpu, besides = _fitted(received, worked), _fitted(received, rest)
+    cpu, besides = _fitted(received, worked), _simplest(_fitted(received, rest))
     return Costs(
         fixed_ms=cpu.fixed_ms + besides.fixed_ms,
         row_ms=cpu.row_ms + besides.row_ms,
         known=besides.known,
         samples=besides.samples,
     )
+
+
+def _simplest(rest: Costs) -> Costs:
+    """Return the same, all fixed if it can be, and at least half of it surely is."""
+    fixed, each = rest.fixed_ms.copy(), rest.row_ms.copy()
+    simple = (each[FLAT] <= 0) & (fixed[STEEP] >= SURE * fixed[FLAT])
+    fixed[ESTIMATE] = np.where(simple, fixed[FLAT], fixed[ESTIMATE])
+    each[ESTIMATE] = np.where(simple, each[FLAT], each[ESTIMATE])
+    return Costs(fixed_ms=fixed, row_ms=each, known=rest.known, samples=rest.samples)
 
 
 def _received(seen: StageSeen, rows: Floats) -> Floats:

@@ -17,7 +17,7 @@ from rechannel.scaling.files.spark.advice import (
 )
 
 CONTENDED = 0.5
-"""Share of tasks' time with a processor below which a sentence says so."""
+"""Share of tasks' time in Java below which a sentence says so."""
 _FROM: dict[Origin, str] = {
     "given": "as given",
     "measured": "as measured",
@@ -108,7 +108,8 @@ def _of_stage(stage: StageCost) -> str:
     )
     if stage.busy < CONTENDED:
         text += (
-            f"; they had a processor for {stage.busy:.0%} of their time, and waited for the rest"
+            f"; their Java threads worked for {stage.busy:.0%} of that, and the rest is Python, files, waiting, or"
+            " other programs on the machine"
         )
     return f"{text}."
 

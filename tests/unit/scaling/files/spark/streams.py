@@ -64,10 +64,13 @@ def counts(
     batches: int = 20,
     rows: Callable[[int], int] | None = None,
     shared: Callable[[int, int, int], Sequence[int]] = shares,
+    waits: Callable[[int], int] = lambda _: 0,
     query: str = "orders",
     **more: Any,
 ) -> Application:
-    """A stream that reads and counts. rows: of batch n, in place of what came since the one before."""
+    """A stream that reads and counts. rows: of batch n, in place of what came since the one before. waits: what task n
+    takes besides its work in Java, ms.
+    """
     things: list[Any] = [executor("driver", 0, cores=cores)]
     ran: list[dict[str, Any]] = []
     at, came = 1_000, every
@@ -76,10 +79,11 @@ def counts(
         begin = now = at + DRIVER_MS // 2
         for step, (tasks, (fixed, each)) in enumerate(((sources, READ_MS), (partitions, COUNT_MS))):
             received = shared(arrived, tasks, number)
-            spans = scheduled([fixed + each * n for n in received], cores, now)
+            works = [round(fixed + each * n) for n in received]
+            spans = scheduled([ms + waits(len(ran) + i) for i, ms in enumerate(works)], cores, now)
             place = 2 * number + step
             for index, ((start, end), n) in enumerate(zip(spans, received, strict=True)):
-                ran.append(task(place, index, start, end, "driver", rows=n))
+                ran.append(task(place, index, start, end, "driver", rows=n, cpu=works[index]))
             over = max(end for _, end in spans)
             nodes = ("Exchange", "StateStoreSave") if step else ("Scan", "Exchange")
             parents = (place - 1,) if step else ()

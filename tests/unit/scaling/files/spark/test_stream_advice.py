@@ -35,6 +35,16 @@ def test_costs_are_those_of_the_tasks():
     assert count.fixed_low_ms <= COUNT_MS[0] + 1 <= count.fixed_high_ms + 2
 
 
+def test_waits_that_vary_more_than_the_work_of_rows_do_not_hide_it():
+    """Waits of 0 to 200 ms, and 10 rows of 0.4 ms for a task: one partition needs the 50 ms once, not 100 times."""
+    app = counts(
+        cores=2, partitions=100, sources=1, rows=varied, waits=lambda number: 37 * number % 200
+    )
+    _, count = advised(app, interval_ms=4_000, rate=2_500).stages
+    assert count.row_ms == pytest.approx(COUNT_MS[1], rel=0.1)
+    assert count.fixed_ms == pytest.approx(COUNT_MS[0] + 100, rel=0.25)
+
+
 def test_what_the_driver_needs_is_what_no_stage_explains():
     assert advised(counts(rows=varied)).driver_ms == pytest.approx(DRIVER_MS)
 
