@@ -231,7 +231,7 @@ BENCHMARK = Benchmark(
         "key_hashes": 260,
         "sources": 2,
         "interval": 4,
-        "seconds": 70,
+        "seconds": 75,
         "keep": "",
         "driver_memory": "1g",
         "timeout_seconds": 300,

@@ -31,7 +31,7 @@ DOCS = Path(__file__).parents[2] / "docs"
         ("querying-state", 3),
         ("replay", 5),
         ("rows-in-order", 4),
-        ("scaling", 4),
+        ("scaling", 6),
         ("watching-a-job", 4),
     ],
 )

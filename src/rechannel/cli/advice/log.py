@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rechannel.cli.screen import count, say, share, show, show_prose, show_table, table
+from rechannel.profiling.model.words import counted
 from rechannel.scaling.files.spark.advice import JobsAdvice, LogAdvice, Predicted, QueryAdvice
 from rechannel.scaling.files.spark.words import job_sentences, query_sentences
 
 
 def show_log(made: LogAdvice) -> None:
     """Print what an application needs, stream by stream."""
-    where = f" on {made.executors} executors" if made.executors else ""
-    show(f"{made.title}: {made.cores} cores{where}")
+    where = f" on {counted(made.executors, 'executor')}" if made.executors else ""
+    show(f"{made.title}: {counted(made.cores, 'core')}{where}")
     for query in made.queries:
         show("")
         _prose(query_sentences(query))

@@ -15,6 +15,7 @@ import pyspark
 
 import rechannel as rc
 from benchmarks.scale_logs import BENCHMARK
+from rechannel.scaling.files.spark.advice import LogAdvice
 from tests.unit.profiling.labelled.make import pack
 from tests.unit.profiling.labelled.scrub import Scrubber
 
@@ -48,7 +49,11 @@ def main() -> None:
     found = {}
     for case in BENCHMARK.defaults["cases"]:
         size = pack(kept / case, example(case), scrubber)
-        (applied,) = rc.scaling_advice(kept / f"{case}-advised", interval=interval).queries
+        made = rc.scaling_advice(kept / f"{case}-advised", interval=interval)
+        if not isinstance(made, LogAdvice):
+            msg = f"{kept / case} is no event log"
+            raise TypeError(msg)
+        (applied,) = made.queries
         found[case] = {
             "cores": applied.now.cores,
             "partitions": applied.now.partitions,
