@@ -30,6 +30,7 @@ from benchmarks import (
     trisk,
     watching,
 )
+from benchmarks.autopilot import benchmark as autopilot
 from benchmarks.harness import Benchmark
 from benchmarks.nexmark import benchmark as nexmark
 from benchmarks.yahoo import benchmark as yahoo
@@ -58,6 +59,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         control,
         batch_interval,
         placement,
+        autopilot,
         skew_join,
         trisk,
         big_timestep,

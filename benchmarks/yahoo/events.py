@@ -56,9 +56,9 @@ class AdEvents(Clocked):
     def batch(self, first: int, end: int) -> pa.RecordBatch:
         """The rows ``first <= row < end`` as JSON texts."""
         rows = np.arange(first, end, dtype=np.int64)
-        middles = _middles(self.campaigns, self.ads)
+        middles = line_middles(self.campaigns, self.ads)
         lines = pc.binary_join_element_wise(
-            _openings().take(pa.array(below(rows, 1, USERS * PAGES))),
+            line_openings().take(pa.array(below(rows, 1, USERS * PAGES))),
             middles.take(pa.array(below(rows, 2, len(middles)))),
             pa.array(self.times_ms(rows)).cast(pa.string()),
             _END,
@@ -132,7 +132,7 @@ def _ids(kind: str, count: int) -> tuple[str, ...]:
 
 
 @cache
-def _openings() -> pa.Array:
+def line_openings() -> pa.Array:
     """Text up to the advertisement, of every user and page."""
     return pa.array(
         f'{{"user_id": "{user}", "page_id": "{page}", '
@@ -142,7 +142,7 @@ def _openings() -> pa.Array:
 
 
 @cache
-def _middles(campaigns: int, ads: int) -> pa.Array:
+def line_middles(campaigns: int, ads: int) -> pa.Array:
     """Text from there to the event time, of every advertisement, its type and the event's."""
     return pa.array(
         f'"ad_id": "{ad}", "ad_type": "{kind}", "event_type": "{event}", "event_time": "'
