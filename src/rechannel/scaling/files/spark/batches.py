@@ -1,10 +1,8 @@
 """How long a batch of a stream takes with other cores, shuffle partitions or rows.
 
 A batch is what the driver does while no stage runs (planning, offsets, commits), D, and its stages. A task over n rows
-takes  f + b n  milliseconds, fitted to the tasks of the last batches (`scaling/model/fits.py`) in two parts: the time
-in which its Java thread worked, which depends on rows and little else, and the rest, such as files of state, Python and
-waiting. The first tells b even where the second varies much more than b n. A stage receives  a + s n  rows of a batch
-of n, fitted in the same way: partial aggregates hardly grow with the batch. p tasks on C cores take
+takes  f + b n  milliseconds (`costs.py`). A stage receives  a + s n  rows of a batch of n, fitted in the same way:
+partial aggregates hardly grow with the batch. p tasks on C cores take
 
     S = max(f + b n_heaviest, ceil(p / C) (f + b n / p))
 
@@ -30,19 +28,16 @@ from itertools import groupby
 import numpy as np
 
 from rechannel.scaling.files.spark.advice import StageKind
+from rechannel.scaling.files.spark.costs import fitted, stage_costs
 from rechannel.scaling.files.spark.seen import StageRun, StageSeen, StreamSeen
 from rechannel.scaling.model.costs import ERRORS, NORMAL
-from rechannel.scaling.model.fits import ESTIMATE, FLAT, STEEP, Costs, task_costs
+from rechannel.scaling.model.fits import ESTIMATE, Costs
 from rechannel.scaling.model.rates import Floats
 
 SUPPOSITIONS = 3
 """The estimate, and the ends of the intervals of what tasks cost: `fits.ESTIMATE`, `FLAT`, `STEEP`."""
 MEDIAN_ERROR = math.sqrt(math.pi / 2)
 """Standard error of a median over that of a mean, of normal values."""
-LEAST_MS = 0.01
-"""Of a task besides its work in Java."""
-SURE = 0.5
-"""Share of the time of a task besides Java that must be fixed at least, for all of it to be taken as fixed."""
 FARTHEST = 4.0
 """How many times as long as computed the stages are supposed to take, at most; and the inverse at least."""
 
@@ -199,8 +194,8 @@ def _stage_models(seen: StreamSeen, partitions: int) -> tuple[StageModel, ...]:
     received = [
         mine if mine.any() else whole for mine, whole in zip(received, of_batch, strict=True)
     ]
-    lines = _fitted(of_batch, received)
-    costs = _costs(seen, rows)
+    lines = fitted(of_batch, received)
+    costs = stage_costs(seen)
     return tuple(
         StageModel(
             seen=each,
@@ -226,52 +221,6 @@ def _kind(seen: StageSeen, partitions: int) -> StageKind:
 
 def _above(run: StageRun) -> float:
     return max(0.0, run.heaviest / run.rows - 1 / run.tasks) if run.rows > 0 else 0.0
-
-
-def _costs(seen: StreamSeen, rows: Floats) -> Costs:
-    """Return what tasks cost: in Java, and besides."""
-    received = [_received(each, rows) for each in seen.stages]
-    runs = [each.runs for each in seen.stages]
-    worked = [np.concatenate([run.task_cpu_ms for run in mine]) for mine in runs]
-    rest = [
-        np.maximum(np.concatenate([run.task_ms for run in mine]) - cpu, LEAST_MS)
-        for mine, cpu in zip(runs, worked, strict=True)
-    ]
-    cpu, besides = _fitted(received, worked), _simplest(_fitted(received, rest))
-    return Costs(
-        fixed_ms=cpu.fixed_ms + besides.fixed_ms,
-        row_ms=cpu.row_ms + besides.row_ms,
-        known=besides.known,
-        samples=besides.samples,
-    )
-
-
-def _simplest(rest: Costs) -> Costs:
-    """Return the same, all fixed if it can be, and at least half of it surely is."""
-    fixed, each = rest.fixed_ms.copy(), rest.row_ms.copy()
-    simple = (each[FLAT] <= 0) & (fixed[STEEP] >= SURE * fixed[FLAT])
-    fixed[ESTIMATE] = np.where(simple, fixed[FLAT], fixed[ESTIMATE])
-    each[ESTIMATE] = np.where(simple, each[FLAT], each[ESTIMATE])
-    return Costs(fixed_ms=fixed, row_ms=each, known=rest.known, samples=rest.samples)
-
-
-def _received(seen: StageSeen, rows: Floats) -> Floats:
-    """Return the rows of some tasks of a stage. rows: of the batches."""
-    if any(run.rows for run in seen.runs):
-        return np.concatenate([run.task_rows for run in seen.runs])
-    return np.concatenate(
-        [np.full(len(run.task_ms), rows[run.batch] / run.tasks) for run in seen.runs]
-    )
-
-
-def _fitted(x: Sequence[Floats], y: Sequence[Floats]) -> Costs:
-    """Return lines through points, one for each stage."""
-    most = max((len(each) for each in x), default=0)
-    there = np.arange(most)[None, :] < np.array([len(each) for each in x])[:, None]
-    table = np.zeros((2, len(x), most))
-    for place, (rows, ms) in enumerate(zip(x, y, strict=True)):
-        table[0, place, : len(rows)], table[1, place, : len(ms)] = rows, ms
-    return task_costs(table[0], table[1], there)
 
 
 def _spans(seen: StreamSeen) -> Floats:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -74,6 +74,9 @@ class StageSeen:
     place: Place
     reads: bool
     """Whether it reads a source, and not the output of other stages."""
+    least_ms: float
+    """The median task of the batch in which that was the shortest, of all batches, with and without rows: more is not
+    fixed of a task."""
     runs: tuple[StageRun, ...]
 
     @property
@@ -119,7 +122,7 @@ def streams_seen(app: Application) -> list[StreamSeen]:
         for query, mine in chosen.items()
         for place, batch in enumerate(mine)
     }
-    stages = _stages(app, at)
+    stages, least = _stages(app, at)
     return [
         StreamSeen(
             query=query,
@@ -127,7 +130,12 @@ def streams_seen(app: Application) -> list[StreamSeen]:
             left_out=sum(each.rows > 0 for each in of[query]) - len(mine),
             empty=sum(not each.rows for each in of[query]),
             stages=tuple(
-                StageSeen(place=place, reads=found.reads, runs=tuple(found.runs))
+                StageSeen(
+                    place=place,
+                    reads=found.reads,
+                    least_ms=least[query, place.nodes],
+                    runs=tuple(found.runs),
+                )
                 for place, found in sorted(stages.get(query, {}).items())
             ),
         )
@@ -152,31 +160,41 @@ class _Found:
     runs: list[StageRun] = field(default_factory=list)
 
 
-def _stages(app: Application, at: Mapping[Key, int]) -> Mapping[str, Mapping[Place, _Found]]:
+Shortest: TypeAlias = Mapping[tuple[str, tuple[str, ...]], float]
+"""The least of the medians of batches, ms, by query and nodes of the stage."""
+
+
+def _stages(
+    app: Application, at: Mapping[Key, int]
+) -> tuple[Mapping[str, Mapping[Place, _Found]], Shortest]:
     """Return the stages of batches. at: places of the batches that count."""
     places = {
         stage: (key, place, reads)
-        for key, jobs in _jobs(app, at).items()
+        for key, jobs in _jobs(app).items()
         for stage, place, reads in _placed(app, jobs)
     }
     found: dict[str, dict[Place, _Found]] = {}
+    least: dict[tuple[str, tuple[str, ...]], float] = {}
     for (number, attempt), rows in stages_of(app):
         good = rows[rows["good"]]
         if number not in places or attempt or not len(good):
             continue
         key, place, reads = places[number]
-        known = found.setdefault(key[0], {}).setdefault(place, _Found(reads))
-        share = app.tasks.stages[number, attempt].tasks / len(rows)
-        known.runs.append(_run(good, at[key], share))
-    return found
+        like = key[0], place.nodes
+        middle = float(np.median(good["finish"] - good["launch"])) / MS
+        least[like] = min(middle, least.get(like, middle))
+        if key in at:
+            known = found.setdefault(key[0], {}).setdefault(place, _Found(reads))
+            share = app.tasks.stages[number, attempt].tasks / len(rows)
+            known.runs.append(_run(good, at[key], share))
+    return found, least
 
 
-def _jobs(app: Application, at: Mapping[Key, int]) -> Mapping[Key, Sequence[Job]]:
-    """Return the jobs of each batch that counts, in their order."""
+def _jobs(app: Application) -> Mapping[Key, Sequence[Job]]:
+    """Return the jobs of each batch, in their order."""
     found: dict[Key, list[Job]] = {}
     for number, key in sorted(batch_of_jobs(app).items()):
-        if key in at:
-            found.setdefault(key, []).append(app.jobs[number])
+        found.setdefault(key, []).append(app.jobs[number])
     return found
 
 

@@ -41,9 +41,10 @@ def sentences(made: LogAdvice) -> Iterator[str]:
 def query_sentences(query: QueryAdvice) -> Iterator[str]:
     """Yield what a stream needs, and why."""
     now, advised = query.now, query.advised
+    shuffles = any(each.kind == "shuffle" for each in query.stages)
     yield (
         f"{query.name}: for {query.rate:,.0f} rows per second ({_FROM[query.rate_from]}) in batches every"
-        f" {_time(query.interval_ms)} ({_FROM[query.interval_from]}), {_change(now, advised)}."
+        f" {_time(query.interval_ms)} ({_FROM[query.interval_from]}), {_change(now, advised, shuffles=shuffles)}."
     )
     yield f"A batch will take {_predicted(advised)}: {_keeps(advised, query)}."
     if (now.cores, now.partitions) != (advised.cores, advised.partitions):
@@ -71,7 +72,7 @@ def _of_state(query: QueryAdvice) -> Iterator[str]:
     )
 
 
-def _change(now: Predicted, advised: Predicted) -> str:
+def _change(now: Predicted, advised: Predicted, *, shuffles: bool) -> str:
     parts = []
     cores = counted(advised.cores, "core")
     if advised.executors:
@@ -79,7 +80,8 @@ def _change(now: Predicted, advised: Predicted) -> str:
     parts.append(cores if advised.cores == now.cores else f"{cores} instead of {now.cores}")
     partitions = counted(advised.partitions, "shuffle partition")
     same = advised.partitions == now.partitions
-    parts.append(partitions if same else f"{partitions} instead of {now.partitions}")
+    if shuffles:
+        parts.append(partitions if same else f"{partitions} instead of {now.partitions}")
     kept = same and advised.cores == now.cores
     return f"{'keep' if kept else 'use'} {' and '.join(parts)}"
 

@@ -1,5 +1,7 @@
 """Every real log has a stated answer, through the function that users call."""
 
+import contextlib
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from rechannel.errors import RefusedError, TraceError
 from rechannel.profiling.spark.event_files import log_lines
 from rechannel.scaling.files.spark.advice import LogAdvice
 from rechannel.scaling.files.spark.words import as_record, sentences
+from tests.property.log_mutations import mutated
 
 PROFILING = Path(__file__).parents[3] / "profiling"
 LOGS = [
@@ -77,3 +80,10 @@ def test_what_is_no_log_is_refused(tmp_path):
             rc.scaling_advice(tmp_path / name)
     with pytest.raises((RefusedError, TraceError)):
         rc.scaling_advice(tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_broken_log_has_an_answer_or_is_refused(seed, tmp_path):
+    with contextlib.suppress(RefusedError, TraceError):
+        made = rc.scaling_advice(mutated(seed, tmp_path))
+        json.dumps(as_record(made), allow_nan=False)

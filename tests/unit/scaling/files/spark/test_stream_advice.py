@@ -118,6 +118,21 @@ def test_tasks_that_tell_nothing_apart_leave_an_interval():
     assert advised(counts(rows=varied)).hangs_on == ""
 
 
+def test_a_batch_without_rows_bounds_what_is_fixed():
+    """One core and one partition; the fourth batch, of the warm-up, has no rows: its tasks take their fixed time."""
+
+    def rows(number):
+        return 0 if number == 3 else 4_000
+
+    def told(app):
+        return advised(app, interval_ms=4_000, rate=1_000).stages[1]
+
+    bounded = told(counts(cores=1, partitions=1, sources=1, rows=rows, shared=even))
+    free = told(counts(cores=1, partitions=1, sources=1, rows=lambda _: 4_000, shared=even))
+    assert bounded.fixed_high_ms == pytest.approx(COUNT_MS[0], abs=1)
+    assert free.fixed_high_ms > 10 * COUNT_MS[0]
+
+
 def test_the_heaviest_task_stays_heavy():
     def hot(rows, tasks, turn):
         del turn

@@ -41,6 +41,13 @@ def test_a_stream_that_stays_as_it_is():
     assert not any(each.startswith(("With what it had", "The state has")) for each in text)
 
 
+def test_a_stream_without_shuffles_has_no_partitions():
+    app = counts(rate=1_000)
+    own = {key: replace(each, parents=()) for key, each in app.stages.items()}
+    first = told(replace(app, stages=own))[0]
+    assert first.endswith("use 1 core instead of 2.")
+
+
 def test_tasks_that_hardly_work_in_java_are_named():
     app = counts(rate=1_000, waits=lambda _: 900)
     assert any("their Java threads worked for 34% of that" in each for each in told(app))
