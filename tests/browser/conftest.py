@@ -81,8 +81,16 @@ class Tabs:
     def __init__(self, browser: Browser, folder: Path) -> None:
         self.browser, self.folder, self.opened = browser, folder, list[Tab]()
 
-    def open(self, text: str, *, width: int = 1_280, height: int = 900, **options: Any) -> Tab:
-        """Open a page from a file. options: of the browser's context."""
+    def open(
+        self,
+        text: str,
+        *,
+        width: int = 1_280,
+        height: int = 900,
+        ready: str = "#legend button",
+        **options: Any,
+    ) -> Tab:
+        """Open a page from a file. ready: what is there when it is drawn. options: of the browser's context."""
         file = self.folder / f"{len(self.opened)}.html"
         file.write_text(text, encoding="utf-8")
         size = {"width": width, "height": height}
@@ -94,7 +102,7 @@ class Tabs:
         page.on("request", lambda request: tab.requests.append(request.url))
         page.set_default_timeout(PATIENCE)
         page.goto(file.as_uri())
-        page.locator("#legend button").first.wait_for()
+        page.locator(ready).first.wait_for()
         tab.settle()
         return tab
 

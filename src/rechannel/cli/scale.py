@@ -79,11 +79,15 @@ def scale(  # noqa: PLR0913, PLR0917 - a command line
             help="Of DS2: lines of an operator and the records per second that an instance can process at most.",
         ),
     ] = None,
+    page: Annotated[
+        str | None,
+        typer.Option("--html", metavar="FILE", help="Also write an HTML page with pictures."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say how much a recorded stream or application needs, and from which measurements that follows."""
     from rechannel.advising.api import scaling_advice
-    from rechannel.cli.advice.shown import record_of, show_advice
+    from rechannel.cli.advice.shown import record_of, show_advice, write_page
     from rechannel.cli.profiles.values import duration
 
     made = scaling_advice(
@@ -102,6 +106,7 @@ def scale(  # noqa: PLR0913, PLR0917 - a command line
         source_rates=source_rates,
         operator_rates=operator_rates,
     )
+    write_page(made, page)
     if as_json:
         show_json(record_of(made))
     else:

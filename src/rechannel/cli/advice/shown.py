@@ -7,6 +7,8 @@ from typing import Any
 from rechannel.cli.advice.ds2 import show_ds2
 from rechannel.cli.advice.log import show_log
 from rechannel.cli.advice.stream import show_stream
+from rechannel.cli.screen import say
+from rechannel.errors import RefusedError
 from rechannel.scaling.files import advice as ds2
 from rechannel.scaling.files.api import AnyAdvice
 from rechannel.scaling.files.spark.advice import LogAdvice
@@ -34,3 +36,17 @@ def record_of(made: AnyAdvice) -> dict[str, Any]:
             return ds2.as_record(made)
         case LogAdvice():
             return as_record(made)
+
+
+def write_page(made: AnyAdvice, page: str | None) -> None:
+    """Write the page that is asked for. Raises RefusedError."""
+    if page is None:
+        return
+    from rechannel.scaling.report.api import write_advice
+
+    try:
+        write_advice(made, page)
+    except OSError as error:
+        msg = f"{page} cannot be written ({error.strerror}): give a path in a directory that exists"
+        raise RefusedError(msg) from error
+    say(f"wrote {page}")

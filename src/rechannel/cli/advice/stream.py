@@ -5,6 +5,7 @@ from __future__ import annotations
 from rechannel.cli.screen import count, moment, say, share, show, show_prose, show_table, table
 from rechannel.scaling.decided import Decided
 from rechannel.scaling.needs.values import Amount, StreamAdvice, StreamNeeds
+from rechannel.scaling.needs.words import short
 
 SHOWN = 10
 """Decisions of a controller that are shown, the latest."""
@@ -50,7 +51,7 @@ def _show_operators(made: StreamAdvice) -> None:
     for name, each in made.operators.items():
         fixed, row = ("-", "-")
         if each.cost is not None:
-            fixed, row = f"{each.cost.fixed_ms:.3g}", f"{1e3 * each.cost.row_ms:.3g}"
+            fixed, row = short(each.cost.fixed_ms), short(1e3 * each.cost.row_ms)
         amounts = (each.instances, each.advised, each.low, each.high, each.target, each.rate)
         rows.add_row(name, *map(count, amounts), fixed, row)
     show("")

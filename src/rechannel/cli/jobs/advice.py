@@ -11,7 +11,7 @@ from rechannel.cli.remote.values import seconds
 from rechannel.cli.screen import show_json
 
 
-def advice(  # noqa: PLR0917 - a command line
+def advice(  # noqa: PLR0913, PLR0917 - a command line
     url: UrlArgument,
     policy: Annotated[str, typer.Option(help="The policy that is asked, such as ds2.")] = (
         "ds2-timesteps"
@@ -33,10 +33,15 @@ def advice(  # noqa: PLR0917 - a command line
     window: Annotated[
         str, typer.Option(metavar="TIME", help="The time that a window covers.")
     ] = "10s",
+    page: Annotated[
+        str | None,
+        typer.Option("--html", metavar="FILE", help="Also write an HTML page with pictures."),
+    ] = None,
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say how much a running job needs by what it measured, and what its controllers have decided."""
+    from rechannel.cli.advice.shown import write_page
     from rechannel.cli.advice.stream import show_stream
     from rechannel.scaling.needs.values import StreamAdvice
 
@@ -49,7 +54,9 @@ def advice(  # noqa: PLR0917 - a command line
     }
     with Client(url, token) as job:
         answer = job.get("advice", **{n: str(v) for n, v in asked.items() if v is not None})
+    made = StreamAdvice.from_dict(answer)
+    write_page(made, page)
     if as_json:
         show_json(answer)
     else:
-        show_stream(StreamAdvice.from_dict(answer))
+        show_stream(made)

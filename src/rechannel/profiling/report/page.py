@@ -7,13 +7,9 @@ base64: no name in it can end the script that it lies in. What draws is in `asse
 
 from __future__ import annotations
 
-import json
 import re
-import zlib
-from base64 import b64encode
 from collections.abc import Iterator
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 
 import polars as pl
@@ -24,6 +20,7 @@ from rechannel.profiling.model.trace import NS
 from rechannel.profiling.model.words import counted, seconds, size
 from rechannel.profiling.report.page_data import PAGE, PageLimits, page_data
 from rechannel.profiling.report.record import SUMMARIES, about, summaries
+from rechannel.profiling.report.shell import asset, closing, opening
 from rechannel.profiling.threads import in_threads
 
 SCRIPTS = (
@@ -32,8 +29,6 @@ SCRIPTS = (
     *("legend", "windows", "graph", "channels", "findings", "main"),
 )
 """Names of the files that are the program of the page, in order."""
-POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'"
-"""Content security policy: a browser that opens the page fetches nothing."""
 FIGURES = ("CP", "of all time", "times", "seconds")
 
 
@@ -49,17 +44,12 @@ def page_html(made: Analysis, *, top: int = 20, limits: PageLimits = PAGE) -> st
 
 def _lines(made: Analysis, top: int, limits: PageLimits) -> Iterator[str]:
     data = page_data(made, limits, in_threads)
-    title = escape(made.title)
-    yield '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-    yield f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield f"<title>{title}</title><style>{_asset('page.css')}</style></head><body>"
-    yield f"<header><h1>{title}</h1>{_asset('theme.html')}</header>"
+    yield from opening(made.title)
     yield f'<main><p class="about">{escape(about(made))}</p>'
     yield from _findings(made, limits.findings)
     for place in made.places:
         yield f"<p>{escape(place.text)}</p>"
-    yield _asset("sections.html")
+    yield asset("sections.html")
     yield '<section id="tables" aria-label="Tables">'
     for name, frame in summaries(made, top).items():
         if len(frame):
@@ -67,24 +57,13 @@ def _lines(made: Analysis, top: int, limits: PageLimits) -> Iterator[str]:
             yield from _table(SUMMARIES[name], frame)
     yield "</section>"
     yield from _notes([*made.notes, *data["left_out"]])
-    yield f'</main><script type="application/octet-stream" id="data">{packed(data)}</script>'
-    yield f"<script>{script()}</script></body></html>"
-
-
-def packed(data: object) -> str:
-    """Return JSON values, compressed by zlib, in base64."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return b64encode(zlib.compress(text.encode("utf-8", "replace"), 9)).decode("ascii")
+    yield from closing(data, script())
 
 
 def script() -> str:
     """Return the program of the page."""
-    parts = "\n".join(_asset(f"{name}.js") for name in SCRIPTS)
+    parts = "\n".join(asset(f"{name}.js") for name in SCRIPTS)
     return f'(() => {{\n"use strict";\n{parts}}})();'
-
-
-def _asset(name: str) -> str:
-    return files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
 
 
 def _findings(made: Analysis, most: int) -> Iterator[str]:

@@ -15,6 +15,7 @@ from rechannel.scaling.model.rates import Rates, rates_of
 from rechannel.scaling.model.timesteps import Pace
 from rechannel.scaling.needs.asked import Asked
 from rechannel.scaling.needs.curves import curve
+from rechannel.scaling.needs.measuring import as_asked
 from rechannel.scaling.needs.values import (
     Amount,
     CostFit,
@@ -38,11 +39,10 @@ def needs_of(
 ) -> tuple[StreamNeeds, dict[str, OperatorNeed]]:
     """Return what the stream needs, and what each operator needs, in topological order.
 
-    windows: oldest first, at least one, as `windows_of` returns them. Raises RefusedError as the policy does.
+    windows: oldest first, at least one, as they were measured. Raises RefusedError as the policy does.
     """
     advice = _advice(windows, asked)
-    latest = windows[-1]
-    seen, evidence = latest.seen, advice.evidence
+    seen, evidence = as_asked(windows[-1].seen, asked), advice.evidence
     figures: Mapping[str, Any] = evidence.get("operators", evidence)
     model, rates = _model(seen, asked)
     operators = {
@@ -50,7 +50,7 @@ def needs_of(
         for name in seen.topology.operators
         if name in seen.activities
     }
-    return _stream(latest, windows, asked, advice, operators), operators
+    return _stream(seen, windows, asked, advice), operators
 
 
 def _advice(windows: Sequence[MeasuredWindow], asked: Asked) -> Advice:
@@ -60,9 +60,9 @@ def _advice(windows: Sequence[MeasuredWindow], asked: Asked) -> Advice:
     for window in windows:
         said: tuple[Advice | None, Memory]
         if isinstance(policy, TimestepDs2):
-            said = policy.in_full(window.seen, memory)
+            said = policy.in_full(as_asked(window.seen, asked), memory)
         else:
-            said = policy.decide(window.seen, memory)
+            said = policy.decide(as_asked(window.seen, asked), memory)
         advice, memory = said
     return advice or NOTHING
 
@@ -81,13 +81,12 @@ def _model(seen: Seen, asked: Asked) -> tuple[dict[str, Need], dict[str, Rates]]
 
 
 def _stream(
-    latest: MeasuredWindow,
+    seen: Seen,
     windows: Sequence[MeasuredWindow],
     asked: Asked,
     advice: Advice,
-    operators: Mapping[str, OperatorNeed],
 ) -> StreamNeeds:
-    seen, evidence = latest.seen, advice.evidence
+    evidence = advice.evidence
     cores = seen.cores or Cores(executors=1, cores_per_executor=1)
     executors = _executors(advice, cores)
     figures = evidence.get("operators", {}) if "cores" in evidence else {}
@@ -96,7 +95,7 @@ def _stream(
         policy=asked.policy,
         why=advice.reason,
         changes=advice is not NOTHING and any_changes(_full(advice, seen), seen),
-        timestep=latest.last,
+        timestep=windows[-1].last,
         interval_ms=cores.interval_ms,
         utilisation=asked.utilisation,
         rate=sum(each.rate for each in seen.arrivals.values()),

@@ -1,4 +1,4 @@
-"""The windows that advice is made from, as measured, but at the load and the interval that are asked for. Pure."""
+"""The windows that advice is made from: as they were measured, and at the load and interval asked for. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def windows_of(
     configurations: Iterable[Configuration] = (),
     machines: Machines | None = None,
 ) -> tuple[tuple[MeasuredWindow, ...], tuple[str, ...]]:
-    """Return the windows as the policy is to see them, oldest first, and notes on what was assumed.
+    """Return the windows as they were measured, oldest first, and notes on what was assumed.
 
     progress, tasks: of the latest committed timesteps, oldest first. configurations: those that are known. machines:
     None = what tasks were seen on.
@@ -44,18 +44,21 @@ def windows_of(
         return (), (
             "no window is complete: at least two timesteps are needed, one after the other",
         )
-    paced = tuple(replace(each, seen=_paced(each.seen, asked)) for each in made)
-    latest = made[-1].seen.cores
-    if latest is not None and not latest.interval_ms and asked.interval_ms is None:
-        cores = paced[-1].seen.cores
+    latest = made[-1].seen
+    if latest.cores is not None and not latest.cores.interval_ms and asked.interval_ms is None:
+        cores = as_asked(latest, asked).cores
         interval_ms = 0.0 if cores is None else cores.interval_ms
         notes.append(
             "timesteps have no interval: the advice is for that at which they began,"
             f" {interval_ms:,.0f} ms"
         )
-    if asked.rate is not None:
-        paced = tuple(replace(each, seen=_loaded(each.seen, asked.rate)) for each in paced)
-    return paced, tuple(notes)
+    return made, tuple(notes)
+
+
+def as_asked(seen: Seen, asked: Asked) -> Seen:
+    """Return a window at the interval and the load that are asked for."""
+    paced = _paced(seen, asked)
+    return paced if asked.rate is None else _loaded(paced, asked.rate)
 
 
 def _measured(
