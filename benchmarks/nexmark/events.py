@@ -67,10 +67,17 @@ PER_EPOCH: Mapping[str, int] = {"person": PERSONS, "auction": AUCTIONS, "bid": B
 
 @dataclass(frozen=True, kw_only=True)
 class Events:
-    """The stream. rate: events per second of event time. jitter_ms: see the module."""
+    """The stream. rate: events per second of event time. jitter_ms: see the module.
+
+    active_people, in_flight: people who sell and bid, and auctions that are bid on. hot: whether some of them have far
+    more events than others. All three as in the public generator, where these are settings too.
+    """
 
     rate: int = 10_000
     jitter_ms: int = 0
+    active_people: int = ACTIVE_PEOPLE
+    in_flight: int = IN_FLIGHT
+    hot: bool = True
 
     def source(self, kind: str) -> Callable[[int, int], pa.RecordBatch]:
         """(start, stop) -> rows of a kind, by their number among those of the kind."""
@@ -98,9 +105,14 @@ class Events:
         event = number // AUCTIONS * EVENTS + PERSONS + number % AUCTIONS
         time = self._ms(event)
         first = _price(event, 11)
-        hot = below(event, 12, HOT_SELLERS) > 0
-        seller = np.where(hot, _last_person(event) // HOT_RATIO * HOT_RATIO, _person(event, 13))
-        horizon = IN_FLIGHT * EVENTS // AUCTIONS * 1000 // self.rate
+        seller = self._or_hot(
+            event,
+            12,
+            HOT_SELLERS,
+            _last_person(event) // HOT_RATIO * HOT_RATIO,
+            self._person(event, 13),
+        )
+        horizon = self.in_flight * EVENTS // AUCTIONS * 1000 // self.rate
         length = 1 + below(event, 14, max(1, 2 * horizon))
         return _batch(
             "auction",
@@ -120,12 +132,10 @@ class Events:
         """Bids number start to stop."""
         number = np.arange(start, stop, dtype=np.int64)
         event = number // BIDS * EVENTS + PERSONS + AUCTIONS + number % BIDS
-        hot = below(event, 21, HOT_AUCTIONS) > 0
-        auction = np.where(hot, _last_auction(event) // HOT_RATIO * HOT_RATIO, _auction(event, 22))
-        warm = below(event, 23, HOT_BIDDERS) > 0
-        bidder = np.where(
-            warm, _last_person(event) // HOT_RATIO * HOT_RATIO + 1, _person(event, 24)
-        )
+        last_auction = _last_auction(event) // HOT_RATIO * HOT_RATIO
+        auction = self._or_hot(event, 21, HOT_AUCTIONS, last_auction, self._auction(event, 22))
+        last_person = _last_person(event) // HOT_RATIO * HOT_RATIO
+        bidder = self._or_hot(event, 23, HOT_BIDDERS, last_person + 1, self._person(event, 24))
         popular = below(event, 25, HOT_CHANNELS) > 0
         channel = np.where(popular, CHANNELS + below(event, 26, 4), below(event, 27, CHANNELS))
         names, urls = _channels()
@@ -139,6 +149,26 @@ class Events:
             dateTime=self._time(event),
             extra=_text(event, 29, 40),
         )
+
+    def _or_hot(
+        self, event: Numbers, stream: int, ratio: int, hot: Numbers, other: Numbers
+    ) -> Numbers:
+        """All but one of `ratio` events have the hot number, if there are hot ones."""
+        return np.where(below(event, stream, ratio) > 0, hot, other) if self.hot else other
+
+    def _person(self, event: Numbers, stream: int) -> Numbers:
+        """One of the people who are active, or will be soon."""
+        people = _last_person(event) + 1
+        active = np.minimum(people, self.active_people)
+        person: Numbers = people - active + below(event, stream, active + PERSON_LEAD)
+        return person
+
+    def _auction(self, event: Numbers, stream: int) -> Numbers:
+        """One of the auctions that are open, or will be soon."""
+        last = _last_auction(event)
+        first = np.maximum(last - self.in_flight, 0)
+        auction: Numbers = first + below(event, stream, last - first + 1 + AUCTION_LEAD)
+        return auction
 
     def _ms(self, event: Numbers) -> Numbers:
         early = below(event, 31, self.jitter_ms + 1) if self.jitter_ms else 0
@@ -169,22 +199,6 @@ def _last_auction(event: Numbers) -> Numbers:
     offset = np.where(before, AUCTIONS - 1, np.minimum(offset - PERSONS, AUCTIONS - 1))
     last: Numbers = (epoch - before) * AUCTIONS + offset
     return np.maximum(last, 0)
-
-
-def _person(event: Numbers, stream: int) -> Numbers:
-    """One of the people who are active, or will be soon."""
-    people = _last_person(event) + 1
-    active = np.minimum(people, ACTIVE_PEOPLE)
-    person: Numbers = people - active + below(event, stream, active + PERSON_LEAD)
-    return person
-
-
-def _auction(event: Numbers, stream: int) -> Numbers:
-    """One of the auctions that are open, or will be soon."""
-    last = _last_auction(event)
-    first = np.maximum(last - IN_FLIGHT, 0)
-    auction: Numbers = first + below(event, stream, last - first + 1 + AUCTION_LEAD)
-    return auction
 
 
 def _batch(kind: str, **columns: pa.Array) -> pa.RecordBatch:

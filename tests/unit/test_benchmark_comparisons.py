@@ -11,6 +11,7 @@ import pytest
 from benchmarks import comparison, trials
 from benchmarks.big_timestep import Truth
 from benchmarks.comparison import Ratio
+from benchmarks.ds2_loads import LOADS
 from benchmarks.harness import (
     Metric,
     Variant,
@@ -18,6 +19,7 @@ from benchmarks.harness import (
 from benchmarks.process import Run
 from benchmarks.registry import BENCHMARKS
 from tests.support.benchmarks import bench, failed, stepped_run, succeeded
+from tests.support.ds2_runs import measured, word_count
 
 SECONDS = {
     "rechannel": 1.0,
@@ -302,6 +304,10 @@ def test_goals_are_ratios_of_the_full_size(
             made["state"] = asdict(TRUTH)
         if name == "batch-interval":
             made |= stepped_run(v)
+        if name == "ds2-nexmark":
+            made |= measured([{LOADS[v.name].main: 28}] * 4)
+        if name == "ds2-flink":
+            made |= word_count()
         if name == "placement":
             made |= placed_run(placed=v.name == "placed")
         if name == "trisk":
