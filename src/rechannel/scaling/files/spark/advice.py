@@ -36,6 +36,8 @@ class StageCost:
     busy: float
     """Share of the time of its tasks in which their Java threads worked: the rest is Python, waiting, or other programs
     on the machine."""
+    points: tuple[tuple[float, float], ...] = ()
+    """Some of its tasks: what each received, in rows, and took, in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,8 @@ STATE_GAIN = 0.5
 """The same of a stream with state whose partitions keep the interval: others cost it its checkpoint."""
 WIDE = 0.2
 """Share of a batch from which on an interval is wide."""
+MOST_POINTS = 100
+"""Tasks of a stage that are shown."""
 OTHERS = 6
 """Other numbers of cores that are shown, at most."""
 
@@ -235,7 +237,16 @@ def _cost(stage: StageModel, rows: float) -> StageCost:
         samples=int(stage.costs.samples[stage.place]),
         tasks_ms=float(np.median([run.tasks_ms for run in runs])),
         busy=min(1.0, sum(run.cpu_ms for run in runs) / ran) if ran else 0.0,
+        points=_points(stage),
     )
+
+
+def _points(stage: StageModel) -> tuple[tuple[float, float], ...]:
+    """Return some tasks, the same distance apart."""
+    rows = np.concatenate([run.task_rows for run in stage.seen.runs])
+    ms = np.concatenate([run.task_ms for run in stage.seen.runs])
+    some = slice(None, None, -(-len(rows) // MOST_POINTS))
+    return tuple(zip(rows[some].tolist(), ms[some].tolist(), strict=True))
 
 
 def _notes(seen: StreamSeen, want: Wanted, search: Search, advised: Predicted) -> Iterator[str]:

@@ -35,6 +35,13 @@ def test_costs_are_those_of_the_tasks():
     assert count.fixed_low_ms <= COUNT_MS[0] + 1 <= count.fixed_high_ms + 2
 
 
+def test_points_are_tasks():
+    _, count = advised(counts(rows=varied)).stages
+    assert 50 <= len(count.points) <= 100
+    fixed, each = COUNT_MS
+    assert all(abs(ms - fixed - each * rows) <= 1 for rows, ms in count.points)
+
+
 def test_waits_that_vary_more_than_the_work_of_rows_do_not_hide_it():
     """Waits of 0 to 200 ms, and 10 rows of 0.4 ms for a task: one partition needs the 50 ms once, not 100 times."""
     app = counts(
