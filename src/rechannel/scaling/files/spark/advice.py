@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-StageKind = Literal["source", "shuffle", "single"]
-"""What decides on the number of its tasks: the source; the shuffle partitions; that there can be only one."""
+StageKind = Literal["source", "shuffle", "own"]
+"""What decides on the number of its tasks: the source; the shuffle partitions; the program."""
 Origin = Literal["given", "measured", "assumed"]
 """Where a number comes from. assumed: the log does not say it, and a note says what was taken in its place."""
 

@@ -14,14 +14,14 @@ side by side: they take what the longest of them takes, or all their tasks on C 
 where c is how many times as long as S the stages took with the cores and partitions that there were: what the model
 leaves out, such as tasks that wait for others of the application, is supposed to go on.
 
-A stage that reads a source has the tasks that it had, and a stage that had one task among others that had more keeps
-it. The number of partitions is that of all others.
+A stage that reads a source keeps the tasks that it had, and so does one whose tasks the program has fixed: one task for
+an aggregate without keys, or `repartition(10)`. All others have as many as there are shuffle partitions.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -29,7 +29,7 @@ import numpy as np
 
 from rechannel.scaling.files.spark.advice import StageKind
 from rechannel.scaling.files.spark.costs import fitted, stage_costs
-from rechannel.scaling.files.spark.seen import StageRun, StageSeen, StreamSeen
+from rechannel.scaling.files.spark.seen import Place, StageRun, StageSeen, StreamSeen
 from rechannel.scaling.model.costs import ERRORS, NORMAL
 from rechannel.scaling.model.fits import ESTIMATE, Costs
 from rechannel.scaling.model.rates import Floats
@@ -38,6 +38,8 @@ SUPPOSITIONS = 3
 """The estimate, and the ends of the intervals of what tasks cost: `fits.ESTIMATE`, `FLAT`, `STEEP`."""
 MEDIAN_ERROR = math.sqrt(math.pi / 2)
 """Standard error of a median over that of a mean, of normal values."""
+USUAL_PARTITIONS = 200
+"""Of a shuffle, unless something else is set."""
 FARTHEST = 4.0
 """How many times as long as computed the stages are supposed to take, at most; and the inverse at least."""
 
@@ -147,16 +149,13 @@ def _together(
     return longest, max(ms, work / cores)
 
 
-def batch_model(seen: StreamSeen, cores: int, usual: int) -> BatchModel:
-    """Return what the batches of a stream cost. usual: shuffle partitions as they are set.
+def batch_model(seen: StreamSeen, cores: int, given: int | None = None) -> BatchModel:
+    """Return what the batches of a stream cost.
 
-    The stream must have batches that count.
+    It must have batches that count. given: shuffle partitions as they are set; None if the log does not say.
     """
-    shuffled = [each for each in seen.stages if not each.reads]
-    counts = {each.place: _median([run.tasks for run in each.runs]) for each in seen.stages}
-    several = [counts[each.place] for each in shuffled if counts[each.place] > 1]
-    partitions = round(max(several)) if several else usual if not shuffled else 1
-    stages = _stage_models(seen, partitions)
+    partitions, follow = _partitions(seen, given)
+    stages = _stage_models(seen, follow)
     spans = _spans(seen)
     lasted = seen.lasted_ms
     plain = BatchModel(
@@ -170,6 +169,27 @@ def batch_model(seen: StreamSeen, cores: int, usual: int) -> BatchModel:
     return BatchModel(
         stages=stages, driver=plain.driver, times=times, cores=cores, partitions=partitions
     )
+
+
+def _partitions(seen: StreamSeen, given: int | None) -> tuple[int, set[Place]]:
+    """Return the shuffle partitions that there were, and the stages that have as many tasks.
+
+    Those are the stages with as many as are set. If there are none, the checkpoint, adaptive execution or the program
+    has chosen others: then the most that any has after a shuffle.
+    """
+    counts = {each.place: _tasks(each) for each in seen.stages if not each.reads}
+    for follow in (
+        {place for place, tasks in counts.items() if tasks == given},
+        {place for place, tasks in counts.items() if tasks > 1},
+        set(counts) if given is None else set(),
+    ):
+        if follow:
+            return max(counts[place] for place in follow), follow
+    return given or USUAL_PARTITIONS, set()
+
+
+def _tasks(seen: StageSeen) -> int:
+    return max(1, round(_median([run.tasks for run in seen.runs])))
 
 
 def _times(plain: BatchModel, rows: Floats, spans: Floats, supposed: int) -> Middle:
@@ -186,7 +206,7 @@ def _times(plain: BatchModel, rows: Floats, spans: Floats, supposed: int) -> Mid
     return Middle.of(np.clip(spans[known] / computed[known], 1 / FARTHEST, FARTHEST))
 
 
-def _stage_models(seen: StreamSeen, partitions: int) -> tuple[StageModel, ...]:
+def _stage_models(seen: StreamSeen, follow: Collection[Place]) -> tuple[StageModel, ...]:
     rows = seen.rows
     received = [np.array([run.rows for run in each.runs]) for each in seen.stages]
     of_batch = [rows[[run.batch for run in each.runs]] for each in seen.stages]
@@ -199,8 +219,8 @@ def _stage_models(seen: StreamSeen, partitions: int) -> tuple[StageModel, ...]:
     return tuple(
         StageModel(
             seen=each,
-            kind=_kind(each, partitions),
-            tasks=max(1, round(_median([run.tasks for run in each.runs]))),
+            kind="source" if each.reads else "shuffle" if each.place in follow else "own",
+            tasks=_tasks(each),
             rows_fixed=float(lines.fixed_ms[ESTIMATE, place]),
             rows_each=float(lines.row_ms[ESTIMATE, place]),
             share=len(each.runs) / len(seen.batches),
@@ -210,13 +230,6 @@ def _stage_models(seen: StreamSeen, partitions: int) -> tuple[StageModel, ...]:
         )
         for place, each in enumerate(seen.stages)
     )
-
-
-def _kind(seen: StageSeen, partitions: int) -> StageKind:
-    if seen.reads:
-        return "source"
-    alone = partitions > 1 and max(run.tasks for run in seen.runs) == 1
-    return "single" if alone else "shuffle"
 
 
 def _above(run: StageRun) -> float:

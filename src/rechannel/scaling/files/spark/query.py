@@ -283,6 +283,6 @@ def _why_not(want: Wanted, search: Search, advised: Predicted) -> str:
         return (
             f"{least}, because {binds.seen.name} has {tasks}: read the source with more partitions"
         )
-    if binds.kind == "single":
-        return f"{least}, because {binds.seen.name} has one task"
+    if binds.kind == "own":
+        return f"{least}, because {binds.seen.name} has {counted(binds.tasks, 'task')} in any case"
     return f"{least}, because of {binds.seen.name}: its tasks have a fixed cost, or its heaviest task too many rows"

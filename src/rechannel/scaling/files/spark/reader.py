@@ -19,8 +19,6 @@ from rechannel.scaling.files.spark.jobs import jobs_advice
 from rechannel.scaling.files.spark.query import query_advice
 from rechannel.scaling.files.spark.seen import LEAST_BATCHES, StreamSeen, streams_seen
 
-USUAL_PARTITIONS = 200
-"""Of a shuffle, unless something else is set."""
 FIRST = 4_096
 """Bytes of the first line that are looked at."""
 
@@ -51,7 +49,7 @@ def advice_of(
     queries = []
     for each in full:
         cores = cluster.cores_in(each.batches[0].start, each.batches[-1].end)
-        queries.append(query_advice(each, batch_model(each, cores, _usual(app)), asked, cluster))
+        queries.append(query_advice(each, batch_model(each, cores, _given(app)), asked, cluster))
     executors = {each.name for each in app.executors.values()} - {"driver"}
     return LogAdvice(
         title=title,
@@ -76,9 +74,10 @@ def _asked_for(seen: Sequence[StreamSeen], query: str | None, title: str) -> Seq
     raise RefusedError(f"{title} has no query {query!r}: {known}")
 
 
-def _usual(app: Application) -> int:
+def _given(app: Application) -> int | None:
+    """Return the shuffle partitions that are set; None if the log does not say."""
     told = app.settings.get("spark.sql.shuffle.partitions", "")
-    return max(1, int(told)) if told.isdecimal() and len(told) < 8 else USUAL_PARTITIONS
+    return max(1, int(told)) if told.isdecimal() and len(told) < 8 else None
 
 
 def _notes(

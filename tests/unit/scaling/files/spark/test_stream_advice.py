@@ -154,6 +154,22 @@ def test_the_heaviest_task_stays_heavy():
     assert many.batch_ms > DRIVER_MS + COUNT_MS[0] + COUNT_MS[1] * 0.25 * 6_000
 
 
+def test_stages_with_tasks_of_their_own_keep_them():
+    """One task after a shuffle is one in any case, unless one is set; other numbers are the checkpoint's."""
+
+    def told(partitions, given):
+        app = counts(cores=2, partitions=partitions, rows=varied)
+        app = replace(app, settings={"spark.sql.shuffle.partitions": given} if given else {})
+        query = advised(app, interval_ms=4_000, rate=4_000)
+        return query.stages[1].kind, query.now.partitions, query.advised.partitions
+
+    assert told(1, "200") == ("own", 200, 200)
+    assert told(1, "1")[:2] == ("shuffle", 1)
+    assert told(1, "")[:2] == ("shuffle", 1)
+    assert told(8, "200")[:2] == ("shuffle", 8)
+    assert told(8, "nonsense")[:2] == ("shuffle", 8)
+
+
 def test_a_source_with_too_few_tasks_is_what_binds():
     app = counts(cores=2, partitions=2, sources=1, rows=varied)
     query = advised(app, interval_ms=1_000, rate=40_000)
