@@ -90,6 +90,8 @@ class Control(Generic[S]):
     """`TimestepTasks` of the latest committed timesteps, oldest first: what each task received and took."""
     changes: Sequence[Record] = ()
     """Reconfigurations that are open or were finished lately, oldest first."""
+    dry_run: bool = False
+    """Whether what it requests is only written to its log."""
     serial: int = 0
     """Number of the controller's installation, which the origin of its own changes names."""
     configurations: Sequence[tuple[int, Configuration]] = ()

@@ -93,7 +93,9 @@ def ended(control: Control[Scaling], before: tuple[str, ...]) -> tuple[bool, boo
     """
     own = [r for r in control.changes if control.requested(r) and r.id not in before]
     done = bool(own) and all(record.phase is Phase.DONE for record in own)
-    told = "; ".join(map(_told, own)) or "the stream refused it; the controller's log says why"
+    none = "the stream refused it; the controller's log says why"
+    none = "a dry run: it was not requested" if control.dry_run else none
+    told = "; ".join(map(_told, own)) or none
     return not any(record.open for record in own), done, told
 
 

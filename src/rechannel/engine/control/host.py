@@ -328,6 +328,7 @@ class ControlHost:
             tasks=self._tasks(),
             profiler=self._profile,
             changes=self._changes.coordination.records,
+            dry_run=seat.installed.dry_run,
             serial=seat.serial,
             configurations=self._journal.state.configurations,
             rows_per_bin=rows,

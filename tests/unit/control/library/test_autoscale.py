@@ -161,7 +161,8 @@ def test_a_dry_run_only_advises():
     busy = Busy(2_400, 1, policy="ds2", dry_run=True)
     assert set(busy.run(20)) == {1}
     assert changes(busy) == []
-    assert any(each.parallelism == {"counts": 4} for each in decisions(busy))
+    wanted = [each for each in decisions(busy) if each.parallelism == {"counts": 4}]
+    assert wanted[0].became == "a dry run: it was not requested"
 
 
 def test_bounds_hold():
@@ -173,7 +174,7 @@ def test_bounds_hold():
 def test_tasks_follow_only_executors_that_came(phase, waiting):
     record = SimpleNamespace(id="r2", open=False, phase=phase, change="executors(3)", reason="none")
     earlier = SimpleNamespace(id="r1", open=True, phase=Phase.MOVING, change="other", reason="")
-    control = SimpleNamespace(changes=[earlier, record], requested=lambda _: True)
+    control = SimpleNamespace(changes=[earlier, record], requested=lambda _: True, dry_run=False)
     over, done, became = ended(control, ("r1",))
     assert over
     assert became.startswith(f"r2: executors(3) is {phase}")
@@ -182,7 +183,7 @@ def test_tasks_follow_only_executors_that_came(phase, waiting):
 
 
 def test_a_request_that_left_no_change_was_refused():
-    control = SimpleNamespace(changes=[], requested=lambda _: True)
+    control = SimpleNamespace(changes=[], requested=lambda _: True, dry_run=False)
     assert ended(control, ()) == (
         True,
         False,
