@@ -3,8 +3,7 @@
 Every `window / 2` timesteps it looks at the profile of the latest `window` (`looking.py`, `binding.py`). What binds has
 a remedy (`remedies.py`). Its gain is predicted; if that is at least the share `least` of a timestep, it is requested,
 judged and, if it saved less than half of `least`, taken back and barred for a time (`mending.py`, `flight.py`). Where
-processing binds, and whenever nothing else is to be done, AutoScale has the turn. One change is under way at a time.
-"""
+processing binds, or nothing else is to be done, AutoScale has the turn. One change is under way at a time."""
 
 from __future__ import annotations
 
@@ -15,8 +14,7 @@ from typing import Any
 from rechannel.control.controller import Control, Controller, Outcome
 from rechannel.control.library.autoscale import AutoScale
 from rechannel.control.library.flight import Flying
-from rechannel.control.library.looking import View, looked
-from rechannel.control.library.mending import Rules, asked, bound_of, check, due, mend
+from rechannel.control.library.mending import Rules, asked, check, due, mend, relax, view_of
 from rechannel.control.operation import Operation
 from rechannel.control.triggers import every
 
@@ -42,9 +40,8 @@ class Autopilot(Controller):
     ) -> None:
         """Take the goal, as `AutoScale` does, and the rules.
 
-        window: timesteps that are profiled, and by which a change is judged. least: share of a timestep that a change
-        must be expected to save. barred_s: for how long one that did not help is not tried again; twice as long each
-        time in a row. Raises RefusedError.
+        window: timesteps that are profiled. least: share of a timestep that a change must be expected to save.
+        barred_s: until one that did not help is tried again; twice as long each time. Raises RefusedError.
         """
         self.scale = AutoScale(
             target_utilisation=target_utilisation,
@@ -79,14 +76,16 @@ class Autopilot(Controller):
         return None
 
     def _evaluated(self, control: Control[Flying]) -> Operation | None:
-        view = self._looked(control) if due(control, self.rules) else None
-        if view is not None:
-            bound = bound_of(control, view, self.rules)
+        found = view_of(control, self.rules) if due(control, self.rules) else None
+        if found is not None:
+            view, bound = found
             known = replace(control.state, evaluated=control.timestep)
             control.state = replace(known, held=bound is not None)
-            if bound is not None and (ask := asked(bound, view)) is not None:
+            if bound is None:
+                relax(control, view, self.rules)
+            elif (ask := asked(bound, view)) is not None:
                 return ask
-            if bound is not None:
+            else:
                 mend(control, view, bound, {}, self.rules)
         if not (control.requests or control.state.held):
             self._scale(control)
@@ -94,17 +93,12 @@ class Autopilot(Controller):
 
     def on_complete(self, control: Control[Flying], outcome: Outcome) -> None:
         """Mend what the tasks were asked about, if it still binds."""
-        view = self._looked(control)
-        bound = None if view is None else bound_of(control, view, self.rules)
-        if view is None or bound is None or outcome.failed:
+        found = view_of(control, self.rules)
+        view, bound = (None, None) if found is None or outcome.failed else found
+        if view is None or bound is None or asked(bound, view) is None:
             return
-        if asked(bound, view) is not None and (
-            not bound.operator or bound.operator in outcome.replies
-        ):
+        if not bound.operator or bound.operator in outcome.replies:
             mend(control, view, bound, outcome.replies, self.rules)
-
-    def _looked(self, control: Control[Flying]) -> View | None:
-        return looked(control, self.rules.window, self.rules.utilisation, self.rules.latency_ms)
 
     def _scale(self, control: Control[Flying]) -> None:
         """Give AutoScale the turn. What it decides is among the decisions."""

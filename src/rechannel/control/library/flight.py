@@ -83,6 +83,8 @@ class Flying:
     bars: Mapping[str, Bar] = field(default_factory=dict)
     slow: Mapping[str, int] = field(default_factory=dict)
     """Executors that tasks were taken from, and until when they are avoided, Unix milliseconds."""
+    interval_ms: int | None = None
+    """The interval before it was made longer, for when that is enough again."""
     evaluated: int = 0
     """The latest timestep of the last profile that was looked at."""
     held: bool = False

@@ -17,6 +17,7 @@ from rechannel.control.library.looking import (
     allowed_ms,
     chosen,
     late,
+    looked,
     named,
     placing_of,
     usable,
@@ -36,8 +37,13 @@ from rechannel.control.library.traffic import AskTraffic
 from rechannel.control.operation import MOST_REPLY_BYTES, Operation, operation
 from rechannel.errors import RefusedError
 from rechannel.kernels.protocol.control import OperatorHandler
+from rechannel.model.codec import decode
+from rechannel.model.configuration import Configuration
+from rechannel.reconfigure.changes.pace import set_interval
 from rechannel.scaling.decided import Decided
 
+ROOMY = 0.7
+"""Share of what a timestep may take that it has to need at most for the interval to be set back."""
 BYTES_PER_MS = 125_000.0
 """Between executors: a gigabit per second."""
 MOST_WINDOW = 20
@@ -77,10 +83,17 @@ def due(control: Control[Flying], rules: Rules) -> bool:
     return control.timestep >= control.state.evaluated + every
 
 
-def bound_of(control: Control[Flying], view: View, rules: Rules) -> Bound | None:
-    """Return what is to be mended next; None if that is for AutoScale, or nothing is."""
-    known = control.state
-    barred = [key for key in known.bars if known.barred(key, control.time_ms)]
+def view_of(control: Control[Flying], rules: Rules) -> tuple[View, Bound | None] | None:
+    """Return what the latest timesteps show, and what of it is to be mended next; None if there are too few.
+
+    Nothing is to be mended if that is for AutoScale to do, or all is well.
+    """
+    view = looked(control, rules.window, rules.utilisation, rules.latency_ms)
+    return None if view is None else (view, _bound(control.state, view, rules, control.time_ms))
+
+
+def _bound(known: Flying, view: View, rules: Rules, now_ms: int) -> Bound | None:
+    barred = [key for key in known.bars if known.barred(key, now_ms)]
     last = known.decisions[-1].outcome if known.decisions else ""
     found = chosen(view, rules.least, barred, scaled=last in NO_HELP)
     if found is not None and found.cause == "scheduling" and known.scaling.steered.decision is None:
@@ -191,12 +204,39 @@ def check(control: Control[Flying], rules: Rules) -> None:
         until = control.time_ms + int(rules.barred_s * 1e3)
         slow = {**known.slow, **dict.fromkeys(tried.avoid, until)}
         known = replace(known.freed(tried.key), slow=slow)
+        if tried.per_row and known.interval_ms is None:
+            before = decode(Configuration, tried.attempt.base).interval_ms
+            known = replace(known, interval_ms=before)
     else:
         known = known.bar(tried.key, control.time_ms, rules.barred_s * 1e3)
     if event == "useless" and found.back is not None:
         control.reconfigure(found.back, reason=f"takes it back: {found.text}")
         known = known.told(_taken_back(control, tried, found))
     control.state = _scaling_anew(control, known)
+
+
+def relax(control: Control[Flying], view: View, rules: Rules) -> None:
+    """Set the interval back that was made longer, once the present load leaves room for the shorter one."""
+    known, now_ms = control.state, control.configuration.interval_ms
+    base = known.interval_ms
+    if base is None or now_ms <= base:
+        control.state = replace(known, interval_ms=None)
+        return
+    fixed_ms = view.fixed * view.shares.mean_ms
+    needed_ms = fixed_ms + (view.shares.mean_ms - fixed_ms) * base / now_ms
+    if needed_ms > ROOMY * rules.utilisation * base:
+        return
+    why = f"a timestep would take {needed_ms:,.0f} of {base:,} ms"
+    control.reconfigure(set_interval(base), reason=why)
+    said = Decided(
+        timestep=control.timestep,
+        at_ms=control.time_ms,
+        outcome="changed",
+        why=f"{why}: the interval is as it was before",
+        changes=(str(set_interval(base)),),
+        became="it is not judged",
+    )
+    control.state = replace(known.told(said), interval_ms=None)
 
 
 def event_of(found: Verdict | None, least: float) -> Event:

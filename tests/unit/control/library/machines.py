@@ -109,9 +109,13 @@ class Flight:
         key: Callable[[int], int] = lambda number: number % 64,
         batches: list[int] | None = None,
         piloted: bool = True,
+        others: tuple[rc.control.Controller, ...] = (),
         **goal: Any,
     ) -> None:
-        """batches: rows of each timestep, whatever time has passed; None = as they arrive. goal: of Autopilot."""
+        """batches: rows of each timestep, whatever time has passed; None = as they arrive.
+
+        others: controllers beside it. goal: of Autopilot.
+        """
         self.machines, self.rate, self.key, self.interval_ms = (
             machines,
             rows_per_second,
@@ -148,9 +152,8 @@ class Flight:
                 **goal,
             }
         )
-        self.process = self.stream.start(
-            controllers=[rc.control.install(pilot, name="pilot", seconds=60.0)] if piloted else ()
-        )
+        installed = [rc.control.install(pilot, name="pilot", seconds=60.0)] if piloted else []
+        self.process = self.stream.start(controllers=[*installed, *others])
         machines.places = lambda: {
             name: dict(at) for name, at in self.process.runner.placed().tasks.items()
         }

@@ -138,6 +138,21 @@ def test_what_a_timestep_costs_whatever_its_rows_comes_less_often(monkeypatch):
     assert interval == pytest.approx(1_200 / (0.8 - 0.1), rel=0.2)
 
 
+def test_the_interval_is_as_before_once_there_is_room_for_it(monkeypatch):
+    machines = Machines(cost=cost, slowness=ALIKE, driver_ms=1_200)
+    flight = Flight(monkeypatch, machines, rows_per_second=40)
+    flight.run(16)
+    assert flight.configuration.interval_ms > 1_000
+    machines.driver_ms = 500
+    flight.run(12)
+    # 500 ms and 100 ms of rows are more than 0.7 of the 800 ms that a timestep may take.
+    assert flight.configuration.interval_ms > 1_000
+    machines.driver_ms = 200
+    flight.run(12)
+    assert flight.configuration.interval_ms == 1_000
+    assert changes(flight).count("set_interval(interval_ms=1000)") == 1
+
+
 def test_what_does_not_help_is_taken_back_and_not_tried_again(monkeypatch):
     # Task 1 is slow wherever it is and however few rows it has: it looks like a slow executor.
     flight = Flight(
@@ -208,6 +223,29 @@ def test_changes_never_overlap_whoever_wants_them(monkeypatch):
     assert len(records) > 1
     spans = sorted((r.taken[0].timestep, r.last_timestep) for r in records)
     assert all(last < first for (_, last), (first, _) in pairwise(spans))
+
+
+def test_it_does_not_fight_with_another_controller(monkeypatch):
+    balance = rc.control.library.Balance(cool_down=3)
+    flight = Flight(
+        monkeypatch,
+        Machines(cost=cost, slowness={**ALIKE, "b": 3.0}),
+        rows_per_second=120,
+        key=lambda n: n * 31 % 997,
+        others=(balance,),
+    )
+    shapes = []
+    for _ in flight.each(50):
+        routing = flight.configuration.operators["counts"].routing
+        if not shapes or shapes[-1] != routing:
+            shapes.append(routing)
+    records = [r for r in flight.process.changes.coordination.records if r.taken]
+    assert len({r.origin[:3] for r in records}) == 2  # both have changed something
+    spans = sorted((r.taken[0].timestep, r.last_timestep) for r in records)
+    assert all(last < first for (_, last), (first, _) in pairwise(spans))
+    # Each undoes what the other does, and both wait longer each time.
+    assert len(records) <= 8
+    assert sum(first > 30 for first, _ in spans) <= 2
 
 
 @pytest.mark.parametrize("seed", range(2))
