@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rechannel.profiling.model.words import counted
 from rechannel.scaling.files.spark.advice import (
     JobsAdvice,
     LogAdvice,
@@ -34,10 +35,10 @@ def logs_page(made: LogAdvice) -> Page:
     sections = [_query(number, query) for number, query in enumerate(made.queries)]
     if made.jobs is not None:
         sections.append(_jobs(made.jobs))
-    where = "in the driver" if not made.executors else f"of {made.executors} executors"
+    where = "in the driver" if not made.executors else f"of {counted(made.executors, 'executor')}"
     return Page(
         title=f"How much does {made.title} need?",
-        about=f"It had {made.cores} cores {where}.",
+        about=f"It had {counted(made.cores, 'core')} {where}.",
         sections=tuple(sections),
         notes=made.notes,
         record=as_record(made),
@@ -72,7 +73,8 @@ def _card(query: QueryAdvice) -> Card:
     if query.hangs_on:
         facts.append(f"most hangs on what {query.hangs_on} costs")
     if query.state_partitions is not None:
-        facts.append(f"state in {query.state_partitions} partitions, fixed by its checkpoint")
+        partitions = counted(query.state_partitions, "partition")
+        facts.append(f"state in {partitions}, fixed by its checkpoint")
     change, then, *_ = query_sentences(query)
     return Card(
         title="All is well" if same else "Something is to be changed",
@@ -180,7 +182,10 @@ def _parts_of(jobs: JobsAdvice) -> Iterator[Chart | Card | Table]:
     same = jobs.now.cores == jobs.advised.cores
     yield Card(
         title="All is well" if same else "Something is to be changed",
-        text=f"With more than {jobs.advised.cores} cores hardly anything is gained; it had {jobs.now.cores}.",
+        text=(
+            f"With more than {counted(jobs.advised.cores, 'core')} hardly anything is gained; it had"
+            f" {jobs.now.cores}."
+        ),
         facts=(
             f"{short(jobs.now.seconds)} s now, {short(jobs.advised.seconds)} s then",
             f"tasks ran in {jobs.busy:.0%} of the time of the cores",

@@ -45,17 +45,18 @@ def _lines(page: Page) -> Iterator[str]:
 
 
 def _section(section: Section) -> Iterator[str]:
+    """Yield a section: what follows in words, then pictures, then tables."""
     name = f"{section.id}-title"
     yield f'<section id="{section.id}" aria-labelledby="{name}"><h2 id="{name}">{escape(section.title)}</h2>'
     if section.hint:
         yield f'<p class="hint">{escape(section.hint)}</p>'
-    several = sum(isinstance(part, Chart) for part in section.parts) > 1
-    if several:
+    charts = [part for part in section.parts if isinstance(part, Chart)]
+    yield from (_shown(part) for part in section.parts if isinstance(part, Card))
+    if charts:
         yield '<div class="charts">'
-    yield from (_shown(part) for part in section.parts if isinstance(part, Chart))
-    if several:
+        yield from map(_shown, charts)
         yield "</div>"
-    yield from (_shown(part) for part in section.parts if not isinstance(part, Chart))
+    yield from (_shown(part) for part in section.parts if isinstance(part, Table))
     yield "</section>"
 
 
