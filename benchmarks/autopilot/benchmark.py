@@ -136,6 +136,7 @@ BENCHMARK = Benchmark(
     defaults={
         "minutes": 20,
         "rate": 150,
+        "most_rows": 1_200,
         "seconds": 0.006,
         "slower": 3.0,
         "campaigns": 100,
@@ -159,6 +160,7 @@ BENCHMARK = Benchmark(
         "interval_ms": 1_000,
         "target_ms": 2_000,
         "rate": 100,
+        "most_rows": 400,
         "steering": {"interval_s": 3.0, "warm_up_s": 2.0, "down_delay_s": 10.0},
     },
     run=run,

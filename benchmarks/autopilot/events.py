@@ -7,6 +7,7 @@ first campaign for a share of them.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource
+from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from benchmarks.clock_source import ClockReader
@@ -81,6 +83,8 @@ class PhasedAds(Stepped):
     hot: tuple[int, ...]
     ads: int
     """Of each campaign; there are `keys` campaigns."""
+    most: int
+    """Rows that a timestep, or a batch, reads at most."""
 
     def phase(self, rows: Numbers) -> Numbers:
         """The phase in which each row comes into being."""
@@ -113,6 +117,25 @@ class PhasedAds(Stepped):
         return found
 
 
+class PhasedReader(ClockReader):
+    """Reads no more than a bound at once, so that what is late does not make a timestep long; says what is left."""
+
+    def __init__(self, events: PhasedAds) -> None:
+        super().__init__(events)
+        self.most = events.most
+
+    def latestOffset(  # noqa: N802
+        self, start: dict[str, int], limit: ReadLimit
+    ) -> dict[str, int]:
+        """Every row that exists now, as far as the bound allows."""
+        found = super().latestOffset(start, limit)
+        return {"rows": min(found["rows"], start["rows"] + self.most)}
+
+    def backlog(self, offset: dict[str, int]) -> int:
+        """Rows that exist and are not read by an offset."""
+        return max(0, self.schedule.due(time.time_ns()) - offset["rows"])
+
+
 class PhasedSource(DataSource):
     """Options: the fields of `PhasedAds`, as JSON."""
 
@@ -125,9 +148,9 @@ class PhasedSource(DataSource):
         """One column of JSON texts."""
         return SCHEMA
 
-    def streamReader(self, schema: StructType) -> ClockReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> PhasedReader:  # noqa: N802
         """The reader of these options."""
-        return ClockReader(events_from(self.options))
+        return PhasedReader(events_from(self.options))
 
 
 def events_from(options: Any) -> PhasedAds:
@@ -149,5 +172,6 @@ def options_of(parameters: Parameters, start_ns: int) -> dict[str, str]:
         "hot": [phase.hot for phase in (PHASES[0], *PHASES)],
         "keys": parameters["campaigns"],
         "ads": parameters["ads"],
+        "most": parameters["most_rows"],
     }
     return {name: json.dumps(value) for name, value in fields.items()}

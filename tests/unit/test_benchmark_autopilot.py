@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from benchmarks.autopilot.benchmark import ALONE, PILOTED, SPARK, ratios
 from benchmarks.autopilot.events import (
     PHASES,
     SECOND,
     PhasedAds,
+    PhasedReader,
     edges_of,
     events_from,
     options_of,
@@ -62,6 +64,18 @@ def test_one_campaign_is_hot_in_its_phase_only_and_rows_are_the_same_wherever_th
     whole = made.batch(first, first + 20)
     assert whole.slice(5, 5).equals(made.batch(first + 5, first + 10))
     assert len(set(parsed(whole.column(0))["ad_id"].to_pylist())) > 1
+
+
+def test_a_timestep_reads_no_more_than_its_bound_and_the_rest_is_a_backlog(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader = PhasedReader(events(minutes=20, warmup_seconds=40, rate=100, most_rows=250))
+    monkeypatch.setattr("time.time_ns", lambda: START + 10 * SECOND)
+    offsets = [{"rows": 0}]
+    while (found := reader.latestOffset(offsets[-1], ReadAllAvailable())) != offsets[-1]:
+        offsets.append(found)
+    assert [each["rows"] for each in offsets] == [0, 250, 500, 750, 1_000]
+    assert [reader.backlog(each) for each in offsets] == [1_000, 750, 500, 250, 0]
 
 
 def run_of(**fields: Any) -> dict[str, Any]:
