@@ -19,7 +19,6 @@ from rechannel.reconfigure.changes.together import one_change
 from rechannel.reconfigure.strategies import fluid
 from rechannel.scaling.measured import MeasuredWindow
 from rechannel.scaling.policies.damping import EXECUTORS
-from rechannel.scaling.policies.policy import Memory
 
 
 class AutoScale(Controller):
@@ -58,7 +57,7 @@ class AutoScale(Controller):
             cores_per_executor=cores_per_executor,
         )
         self.strategy = fluid(bins=bins)
-        self.memory: Memory = None
+        self.memory, self.begun = None, False
 
     def on_init(self) -> Scaling:
         """Nothing is known."""
@@ -66,7 +65,8 @@ class AutoScale(Controller):
 
     def on_begin(self, control: Control[Scaling]) -> None:
         """Go on with the last decision, or make the next one from the windows that are complete."""
-        known = control.state
+        known = control.state if self.begun else control.state.with_start(control.time_ms / 1e3)
+        control.state, self.begun = known, True
         if known.requested is not None:
             over, done, became = ended(control, known.requested)
             if not over:

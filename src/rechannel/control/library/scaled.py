@@ -33,6 +33,10 @@ class Scaling:
     """If changes were requested that have not ended, the ids of the controller's changes before; else None."""
     decisions: tuple[Decided, ...] = ()
 
+    def with_start(self, at_s: float) -> Scaling:
+        """Return it after the start of a driver, which is followed by a warm-up as a change is: workers are cold."""
+        return replace(self, steered=carried_out(self.steered, at_s))
+
     def with_decision(self, made: Decided) -> Scaling:
         """Return it with one more decision, in place of the last if both lead to nothing for the same reason."""
         before = self.decisions

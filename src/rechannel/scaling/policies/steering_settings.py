@@ -20,7 +20,7 @@ class Steering:
     interval_s: float = 10.0
     """Between two evaluations: the policy interval. DS2 has 5 to 60 s."""
     warm_up_s: float = 20.0
-    """After a change: windows that begin earlier do not count."""
+    """After a change, and for `AutoScale` after a start: windows that begin earlier do not count."""
     activation: int = 1
     """Evaluations in a row that must want a change before it is made; what they want is combined."""
     combine: str = "max"

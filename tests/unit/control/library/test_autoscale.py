@@ -120,6 +120,15 @@ def test_one_change_leads_to_the_tasks_that_are_needed():
     assert decisions(busy)[-1].outcome == "enough"
 
 
+def test_timesteps_right_after_a_start_do_not_count():
+    busy = Busy(2_400, 1, policy="ds2")
+    busy.run(24)
+    outcomes = [each.outcome for each in decisions(busy)]
+    assert outcomes[:2] == ["warm-up", "changed"]
+    first = next(each for each in decisions(busy) if each.outcome == "changed")
+    assert first.timestep > 2 * WINDOW_S
+
+
 def test_telemetry_has_every_decision_and_what_became_of_it(monkeypatch):
     told = []
     monkeypatch.setattr(Hub, "decided", lambda _, event: told.append(event))
