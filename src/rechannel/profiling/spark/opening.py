@@ -30,6 +30,7 @@ def open_log(place: Path, *, strict: bool = False) -> OpenedLog:
     """Read an event log. strict: raise on the first bad line instead of skipping it. Raises TraceError."""
     found = find_log(place)
     log = SparkLog(strict=strict).read(found.lines(), str(place))
+    log.finish()
     notes = [*found.notes, *_of_version(log.version)]
     notes += [f"line {number} was skipped: {reason}" for number, reason in log.bad]
     if more := log.bad_lines - len(log.bad):

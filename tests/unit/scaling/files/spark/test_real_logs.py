@@ -87,3 +87,10 @@ def test_a_broken_log_has_an_answer_or_is_refused(seed, tmp_path):
     with contextlib.suppress(RefusedError, TraceError):
         made = rc.scaling_advice(mutated(seed, tmp_path))
         json.dumps(as_record(made), allow_nan=False)
+
+
+def test_what_is_wrong_with_a_log_is_a_note(lines, tmp_path):
+    place = tmp_path / "log"
+    place.write_bytes(b"".join([*lines[:-2], b'{"Event":"SparkListenerJobStart"}\n']))
+    (note,) = [each for each in rc.scaling_advice(place).notes if "was skipped" in each]
+    assert note.startswith(f"line {len(lines) - 1} was skipped: ")
