@@ -286,6 +286,7 @@ def placed_run(*, placed: bool) -> dict[str, Any]:
 TINY: dict[str, dict[str, Any]] = {
     "latency": {"rate": 10, "warmup_seconds": 5, "seconds": 10},
     "nexmark": {"events": 10_000},
+    "scaling-cost": {"operators": 3, "tasks": 5, "evaluations": 2},
     "scaling-day": {"seconds": 600.0, "seeds": 1},
 }
 """Sizes of benchmarks that compute something themselves, whatever becomes of their processes."""

@@ -12,24 +12,27 @@ was read.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
 from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from rechannel.errors import RefusedError
 from rechannel.kernels.tasks.binned import unpack_bins
 from rechannel.model.configuration import Configuration
 from rechannel.scaling.model.rates import Floats, Reports
-from rechannel.scaling.model.topology import topology
+from rechannel.scaling.model.topology import Topology, topology
 from rechannel.scaling.policies.policy import Activity, Arrivals, Cores, Seen, Tasks
 from rechannel.scaling.spans import Span, Step, spans
 from rechannel.telemetry.arrivals import arrival_rate
 from rechannel.telemetry.facts import TimestepProgress
 from rechannel.telemetry.recent_tasks import OperatorTasks, TimestepTasks
+from rechannel.telemetry.task_sums import Summed, summed
 
 NO_CONFIGURATIONS: Mapping[int, Configuration] = MappingProxyType({})
 NO_ROWS: Mapping[str, Sequence[float]] = MappingProxyType({})
@@ -147,18 +150,27 @@ def _seen(
     names = dict.fromkeys(name for step in span.steps for name in step.tasks.operators)
     inner = [(a, b) for a, b in edges if a in names and b in names]
     fed = [name for name in names if name not in {b for _, b in inner}]
-    graph = topology([*((arriving(name), name) for name in fed), *inner])
+    graph = _topology((*((arriving(name), name) for name in fed), *inner))
     columns = {name: _columns(span, name) for name in names}
+    sums = summed([step.tasks.sums for step in span.steps])
+    if sums is None:
+        sums = {name: _summed(of) for name, of in columns.items()}
     return Seen(
         start_s=span.start_ms / 1e3,
         end_s=span.end_ms / 1e3,
         topology=graph,
         activities={
-            name: _activity(name, columns[name], configuration, rows_per_bin) for name in names
+            name: _activity(name, columns[name], sums[name], configuration, rows_per_bin)
+            for name in names
         },
-        arrivals=_arrivals(span, fed, columns),
-        cores=None if machines is None else _cores(span, columns, configuration, machines),
+        arrivals=_arrivals(span, fed, sums),
+        cores=None if machines is None else _cores(span, sums, configuration, machines),
     )
+
+
+@lru_cache(maxsize=32)
+def _topology(edges: tuple[tuple[str, str], ...]) -> Topology:
+    return topology(edges)
 
 
 def _columns(span: Span, name: str) -> list[OperatorTasks]:
@@ -166,16 +178,28 @@ def _columns(span: Span, name: str) -> list[OperatorTasks]:
     return [each for each in steps if each is not None]
 
 
-def _arrivals(
-    span: Span, fed: Sequence[str], columns: Mapping[str, list[OperatorTasks]]
-) -> dict[str, Arrivals]:
+def _summed(columns: Sequence[OperatorTasks]) -> Summed:
+    """Return what an operator did whose tasks were not the same in all timesteps."""
+    numbers = np.concatenate([each.numbers for each in columns]).astype(np.int64)
+    rows = np.concatenate([each.rows for each in columns])
+    core_ms = np.concatenate([each.core_ms for each in columns])
+    busy_ms = np.concatenate([each.busy_ms for each in columns])
+    return Summed(
+        rows=np.bincount(numbers, rows).astype(np.float64),
+        busy_ms=np.bincount(numbers, busy_ms).astype(np.float64),
+        total=float(rows.sum()),
+        core_ms=float(core_ms.sum()),
+        picked=np.stack([rows, core_ms]),
+    )
+
+
+def _arrivals(span: Span, fed: Sequence[str], sums: Mapping[str, Summed]) -> dict[str, Arrivals]:
     facts = [span.before, *(step.facts for step in span.steps)]
     out: dict[str, Arrivals] = {}
     for name in fed:
         told = arrival_rate(facts, name) if name in facts[-1].sources else None
-        received = sum(float(each.rows.sum()) for each in columns[name])
         out[arriving(name)] = Arrivals(
-            rate=received / span.window_s if told is None else told.rate,
+            rate=sums[name].total / span.window_s if told is None else told.rate,
             backlog=0.0 if told is None else float(told.backlog or 0),
         )
     return out
@@ -187,14 +211,12 @@ def _arrivals(
 def _activity(
     name: str,
     columns: Sequence[OperatorTasks],
+    sums: Summed,
     configuration: Configuration | None,
     rows_per_bin: Mapping[str, Sequence[float]],
 ) -> Activity:
-    numbers = np.concatenate([each.numbers for each in columns]).astype(np.int64)
-    rows = np.concatenate([each.rows for each in columns])
-    busy_ms = np.concatenate([each.busy_ms for each in columns])
     given = None if configuration is None else configuration.operators.get(name)
-    told = int(numbers.max()) + 1
+    told = len(sums.rows)
     parallelism = told if given is None else max(told, given.tasks)
     bins = _bins(columns, rows_per_bin.get(name))
     total = 0.0 if bins is None else float(bins.sum())
@@ -206,19 +228,20 @@ def _activity(
     return Activity(
         reports=Reports(
             parallelism=parallelism,
-            records_in=_by_task(numbers, rows, parallelism),
-            useful_s=_by_task(numbers, busy_ms / 1e3, parallelism),
+            records_in=_padded(sums.rows, parallelism),
+            useful_s=_padded(sums.busy_ms / 1e3, parallelism),
             records_out=sent,
         ),
-        tasks=Tasks(rows=rows, ms=np.concatenate([each.core_ms for each in columns])),
+        tasks=Tasks(rows=sums.picked[0], ms=sums.picked[1]),
         heaviest_bin=None if bins is None or not total else float(bins.max()) / total,
         most_tasks=most,
     )
 
 
-def _by_task(numbers: npt.NDArray[np.int64], figures: Floats, tasks: int) -> Floats:
-    """Return the sum of each task's figures over the timesteps of a window, shape (tasks,)."""
-    return np.bincount(numbers, figures, minlength=tasks).astype(np.float64)
+def _padded(figures: Floats, tasks: int) -> Floats:
+    """Return figures of tasks with 0 for those that reported nothing, shape (tasks,)."""
+    missing = tasks - len(figures)
+    return np.concatenate([figures, np.zeros(missing)]) if missing else figures
 
 
 def _bins(columns: Sequence[OperatorTasks], rows: Sequence[float] | None) -> Floats | None:
@@ -237,16 +260,16 @@ def _bins(columns: Sequence[OperatorTasks], rows: Sequence[float] | None) -> Flo
 
 def _cores(
     span: Span,
-    columns: Mapping[str, Sequence[OperatorTasks]],
+    sums: Mapping[str, Summed],
     configuration: Configuration | None,
     machines: Machines,
 ) -> Cores:
-    used_ms = sum(float(each.core_ms.sum()) for of in columns.values() for each in of)
+    used_ms = sum(each.core_ms for each in sums.values())
     there_ms = machines.executors * machines.cores_per_executor * span.window_s * 1e3
     in_flight = 1 if configuration is None else configuration.in_flight
     launches = [ms for step in span.steps if (ms := step.tasks.launch_ms) is not None]
     times = [span.start_ms, *(step.now_ms for step in span.steps)]
-    began_ms = float(np.median(np.diff(times)))
+    began_ms = float(statistics.median(b - a for a, b in pairwise(times)))
     return Cores(
         executors=machines.executors,
         cores_per_executor=machines.cores_per_executor,
@@ -254,8 +277,8 @@ def _cores(
         interval_ms=began_ms if configuration is None else float(configuration.interval_ms),
         durations_ms=tuple(step.facts.duration_ms for step in span.steps),
         in_flight=in_flight,
-        driver_ms=float(np.median([_driver_ms(step, in_flight) for step in span.steps])),
-        launch_ms=float(np.median(launches)) if launches else 0.0,
+        driver_ms=statistics.median(_driver_ms(step, in_flight) for step in span.steps),
+        launch_ms=statistics.median(launches) if launches else 0.0,
     )
 
 

@@ -11,6 +11,7 @@ missing, `core_ms` is the time in the function.
 
 from __future__ import annotations
 
+import statistics
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,12 +28,13 @@ from rechannel.telemetry.events import (
     TimestepStarted,
 )
 from rechannel.telemetry.task_finished import TaskFinished
+from rechannel.telemetry.task_sums import TaskSums, with_timestep
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 MOST_TIMESTEPS = 1_000
 MOST_TASKS = 200_000
-"""Bound on the tasks that are kept, over all timesteps and operators: about 10 MB. The latest timestep always is."""
+"""Bound on the tasks that are kept, over all timesteps and operators: about 16 MB. The latest timestep always is."""
 
 TIMESTEPS_WITH_BINS = 16
 """Timesteps whose rows per bin are kept: as many as the running engine looks at."""
@@ -77,6 +79,8 @@ class TimestepTasks:
     """Executors that had a task; 0 without Spark's figures."""
     at_once: int = 0
     """Most tasks that had a core at the same time."""
+    sums: TaskSums | None = None
+    """What its tasks did since they are these tasks."""
 
     @property
     def tasks(self) -> int:
@@ -102,7 +106,7 @@ class TimestepTasks:
     def launch_ms(self) -> float | None:
         """Milliseconds between two launches, the median over operators; None if not measured."""
         known = [each.launch_ms for each in self.operators.values() if each.launch_ms is not None]
-        return float(np.median(known)) if known else None
+        return statistics.median(known) if known else None
 
 
 @dataclass(slots=True)
@@ -155,11 +159,15 @@ class RecentTasks:
                 pass
 
     def _commit(self, event: TimestepCommitted, opened: _Open) -> None:
+        operators = {name: columns_of(tasks) for name, tasks in opened.tasks.items()}
+        last = self._kept[-1] if self._kept else None
+        before = None if last is None or last.driver != self._driver else last.sums
         entry = TimestepTasks(
             timestep=event.timestep,
             duration_ms=event.duration_ms,
             driver=self._driver,
-            operators={name: columns_of(tasks) for name, tasks in opened.tasks.items()},
+            operators=operators,
+            sums=with_timestep(before, event.timestep, operators),
             executors=len({t.executor for of in opened.tasks.values() for t in of if t.executor}),
             at_once=at_once([task for of in opened.tasks.values() for task in of]),
         )

@@ -32,6 +32,13 @@ ALL = ""
 """Instead of the name of a consumer: what an operator emits to each of its consumers."""
 
 
+def _possible(figures: Floats) -> bool:
+    """Whether all are finite and none is negative; neither is what compares with nothing."""
+    if not len(figures):
+        return True
+    return bool(np.minimum.reduce(figures) >= 0 and np.maximum.reduce(figures) < math.inf)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reports:
     """What the instances of an operator reported of one window."""
@@ -54,8 +61,8 @@ class Reports:
         if self.parallelism < 1 or len(received) > self.parallelism:
             msg = f"{len(received)} reports of {self.parallelism} instances: give at most one each"
             raise RefusedError(msg)
-        figures = np.concatenate([received, useful, np.fromiter(self.records_out.values(), float)])
-        if not (np.isfinite(figures).all() and (figures >= 0).all()):
+        sent = self.records_out.values()
+        if not (_possible(received) and _possible(useful) and all(0 <= n < math.inf for n in sent)):
             msg = "a number of records or a useful time is negative, infinite or not a number"
             raise RefusedError(msg)
 

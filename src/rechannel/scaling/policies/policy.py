@@ -19,7 +19,10 @@ Memory: TypeAlias = Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tasks:
-    """What the tasks of an operator received and took, in all timesteps of a window, in any order."""
+    """What the tasks of an operator received and took, in all timesteps of a window, in any order.
+
+    Of many tasks these may be some, picked without regard to what they took.
+    """
 
     rows: Floats
     """Rows of each task, shape (tasks,)."""

@@ -30,7 +30,7 @@ def priced(timestep: TimestepTasks) -> TimestepTasks:
     for name, tasks in timestep.operators.items():
         ms = FIXED_MS + ROW_MS * tasks.rows if name == "counts" else READ_MS * tasks.rows
         operators[name] = replace(tasks, busy_ms=ms, core_ms=ms)
-    return replace(timestep, operators=operators)
+    return replace(timestep, operators=operators, sums=None)
 
 
 @pytest.fixture(autouse=True)
