@@ -5,7 +5,7 @@ Neither Spark nor the program of the job is needed, and the job may run meanwhil
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rechannel.advising.stream import stream_advice
@@ -42,9 +42,7 @@ class StateDirectories:
             [f"telemetry: {len(bad)} bad lines are left out, the first: {bad[0]}"] if bad else []
         )
         return stream_advice(
-            read_identity(store).name,
-            saved.progress,
-            saved.tasks,
+            replace(saved, job=read_identity(store).name),
             state.board,
             asked_of(asked),
             configurations=[each for _, each in state.configurations],

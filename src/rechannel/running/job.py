@@ -50,6 +50,7 @@ from rechannel.scaling.needs.values import StreamAdvice
 from rechannel.sinks.memory import MemoryWriter
 from rechannel.sinks.spare import main_of
 from rechannel.telemetry.facts import TimestepProgress
+from rechannel.telemetry.saved import SavedRun
 from rechannel.telemetry.totals import Sums
 
 if TYPE_CHECKING:
@@ -370,9 +371,11 @@ class RunningJob:
             else None
         )
         return stream_advice(
-            self.name,
-            self._hub.recent_progress,
-            self._hub.recent_tasks,
+            SavedRun(
+                job=self.name,
+                progress=tuple(self._hub.recent_progress),
+                tasks=self._hub.recent_tasks,
+            ),
             self._parts.controllers.board,
             asked,
             configurations=[each for _, each in self._parts.journal.state.configurations],

@@ -8,7 +8,7 @@ of the same two that says something else has taken the place of the earlier one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rechannel.model.codec import Json, decode
@@ -45,6 +45,11 @@ class Decided(Facts):
     became: str = ""
     """What became of it: the changes that were made, or why none was."""
 
+    @property
+    def wants(self) -> bool:
+        """Whether it wanted any change of the stream."""
+        return bool(self.parallelism or self.executors is not None or self.changes)
+
 
 def decisions_in(state: Json) -> tuple[Decided, ...]:
     """Return the decisions in a controller's state as the journal has it, oldest first; () if it shows none."""
@@ -55,6 +60,21 @@ def decisions_since(before: Json, after: Json) -> tuple[Decided, ...]:
     """Return the decisions of a state that the state before did not have, or had with other words."""
     known = _listed(before)
     return decisions_in({DECISIONS: [each for each in _listed(after) if each not in known]})
+
+
+def story(decisions: Iterable[Decided]) -> tuple[Decided, ...]:
+    """Return the latest `MOST_SHOWN` decisions, oldest first, from all that were recorded, in their order.
+
+    One that was recorded again stands where it did. Of those in a row that want nothing and have the same outcome, the
+    last stays.
+    """
+    told = {(each.timestep, each.at_ms): each for each in decisions}
+    kept: list[Decided] = []
+    for each in told.values():
+        if kept and kept[-1].outcome == each.outcome and not (kept[-1].wants or each.wants):
+            kept.pop()
+        kept.append(each)
+    return tuple(kept[-MOST_SHOWN:])
 
 
 def _listed(state: Json) -> Sequence[Json]:

@@ -271,11 +271,7 @@ def _events(
         for made in controller.decisions[-MOST_EVENTS:]:
             if start <= made.at_ms / 1e3 <= end:
                 name = f"{clock(made.at_ms / 1e3)} {controller.name}: {made.outcome}: {made.why}"
-                yield Event(name=name, x=made.at_ms / 1e3, strong=_changed(made))
-
-
-def _changed(made: Decided) -> bool:
-    return bool(made.parallelism or made.executors is not None or made.changes)
+                yield Event(name=name, x=made.at_ms / 1e3, strong=made.wants)
 
 
 def _decisions(controllers: Sequence[ControllerDecisions]) -> Iterator[Section]:

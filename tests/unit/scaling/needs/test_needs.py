@@ -12,6 +12,7 @@ import pytest
 from rechannel.advising.stream import controllers_in, stream_advice
 from rechannel.control.board import Board, Seat
 from rechannel.control.events import Installed
+from rechannel.engine.control.decisions import decision_made
 from rechannel.errors import RefusedError
 from rechannel.scaling.decided import Decided
 from rechannel.scaling.measured import Machines
@@ -19,6 +20,7 @@ from rechannel.scaling.needs.asked import Asked
 from rechannel.scaling.needs.curves import MOST_POINTS, counts
 from rechannel.scaling.needs.values import StreamAdvice
 from rechannel.scaling.policies.registry import POLICIES
+from rechannel.telemetry.saved import SavedRun
 from tests.unit.scaling.needs.made import (
     DRIVER_MS,
     FIXED_MS,
@@ -34,9 +36,14 @@ from tests.unit.scaling.needs.made import (
 TWO = Machines(executors=1, cores_per_executor=2)
 
 
+def run(*asked, **how):
+    progress, tasks = measured(*asked, **how)
+    return SavedRun(job="shop", progress=tuple(progress), tasks=tasks)
+
+
 def advised(asked=None, *, timesteps=12, board=None, machines=TWO, configured=True, **how):
     return stream_advice(
-        "shop", *measured(timesteps, **how), board or Board(), asked or Asked(window_s=4),
+        run(timesteps, **how), board or Board(), asked or Asked(window_s=4),
         configurations=[configuration()] if configured else [], machines=machines,
     )  # fmt: skip
 
@@ -135,7 +142,7 @@ def test_what_is_missing_is_a_note():
     [short] = advised(Asked(window_s=60)).notes
     assert short == "no window of 60 s is complete: it has 5.5 s"
     [free] = stream_advice(
-        "shop", *measured(), Board(), Asked(window_s=4),
+        run(), Board(), Asked(window_s=4),
         configurations=[replace(configuration(), interval_ms=0)], machines=TWO,
     ).notes  # fmt: skip
     assert free == (
@@ -177,6 +184,22 @@ def test_controllers_show_their_decisions():
         ("scale", True, (made,)),
         ("new", False, ()),
     ]
+
+
+def test_telemetry_has_decisions_that_controllers_no_longer_remember():
+    old, new = (
+        Decided(timestep=n, at_ms=n, outcome="changed", why="more", parallelism={"a": n}, evidence={"b": 0.5})
+        for n in (1, 2)
+    )  # fmt: skip
+    installed = Installed(controller="scale", time_ms=0, path="a:B", dry_run=True)
+    state = {"decisions": [replace(new, became="r1: done").to_dict()]}
+    board = Board(seats={"scale": Seat(name="scale", serial=1, installed=installed, state=state)})
+    told = [decision_made("scale", old), decision_made("gone", old), decision_made("scale", new)]
+    strange = replace(told[0], controller="strange", data={"parallelism": 3})
+    scale, gone = controllers_in(board, [*told, strange])
+    assert (scale.name, scale.dry_run) == ("scale", True)
+    assert scale.decisions == (old, replace(new, became="r1: done"))
+    assert (gone.name, gone.dry_run, gone.decisions) == ("gone", False, (old,))
 
 
 def test_many_numbers_of_cores_are_shown_at_equal_ratios():

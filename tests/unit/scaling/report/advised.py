@@ -19,6 +19,7 @@ from rechannel.scaling.files.spark.advice import (
 from rechannel.scaling.measured import Machines
 from rechannel.scaling.needs.asked import Asked
 from rechannel.scaling.needs.values import ControllerDecisions, StreamAdvice
+from rechannel.telemetry.saved import SavedRun
 from tests.unit.scaling.files.word_count import write_word_count
 from tests.unit.scaling.needs.made import configuration, measured
 
@@ -44,9 +45,9 @@ def of_stream(
     title: str = "shop", *, rate: float | None = 3_000, backlog: int = 200
 ) -> StreamAdvice:
     """A stream at another load than was measured (None: at that load), with a controller that has decided twice."""
+    progress, tasks = measured(60, backlog=backlog)
     made = stream_advice(
-        title,
-        *measured(60, backlog=backlog),
+        SavedRun(job=title, progress=tuple(progress), tasks=tasks),
         Board(),
         Asked(window_s=4, rate=rate),
         configurations=[configuration()],
