@@ -82,16 +82,18 @@ class Goal:
         return Machines(executors=number, cores_per_executor=cores)
 
     def _limited(self, control: Control[Scaling], seen: Seen) -> Policy:
-        """Return the policy, with the cores that there are if their number cannot change."""
-        cores = seen.cores
-        if cores is None or not hasattr(self.policy, "most_cores"):
-            return self.policy
-        if self.scales_executors and not control.refusal(executors(cores.executors + 1)):
-            return self.policy
-        there = cores.executors * cores.cores_per_executor
-        if self.scales_executors:
-            return _with(self.policy, most_cores=there)
-        return _with(self.policy, least_cores=there, most_cores=there)
+        """Return the policy with as many cores as there may be: tasks are divided over no more, and over no fewer."""
+        cores, policy = seen.cores, self.policy
+        if cores is None or not hasattr(policy, "most_cores"):
+            return policy
+        least, most = self.steering.executors
+        if not self.scales_executors:
+            least = most = cores.executors
+        elif control.refusal(executors(cores.executors + 1)):
+            most = max(least, min(most, cores.executors))
+        most = min(policy.most_cores, most * cores.cores_per_executor)
+        least = min(most, least * cores.cores_per_executor)
+        return _with(policy, least_cores=least, most_cores=most)
 
     def _paced(self, seen: Seen) -> Seen:
         """Return a window with the interval that its timesteps have to keep."""

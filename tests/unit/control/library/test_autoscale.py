@@ -9,6 +9,7 @@ import pytest
 import rechannel as rc
 from rechannel.control.library import scale_goal
 from rechannel.control.library.scaled import Scaling, ended
+from rechannel.engine.reconfigure.cluster import FixedCluster
 from rechannel.errors import RefusedError
 from rechannel.model.codec import decode
 from rechannel.model.configuration import Combine, Configuration
@@ -50,7 +51,9 @@ def uncombined(configuration: Configuration) -> Configuration:
 class Busy:
     """Rows arrive at a rate, and are counted by key."""
 
-    def __init__(self, rows_per_second: int, tasks: int, *, dry_run: bool = False, **goal) -> None:
+    def __init__(
+        self, rows_per_second: int, tasks: int, *, dry_run: bool = False, room: int = 1, **goal
+    ) -> None:
         self.clock = ManualClock()
         self.rate = rows_per_second
         self.rows = rc.sources.MemoryConnector(schema=pa.schema({"k": pa.int64()}))
@@ -62,6 +65,7 @@ class Busy:
             clock=self.clock,
             settings=settings,
             configure=uncombined,
+            cluster=FixedCluster(room=room),
         )
         steering = {"interval_s": WINDOW_S, "warm_up_s": 1, "down_delay_s": 2 * WINDOW_S}
         scale = rc.control.library.AutoScale(
@@ -177,6 +181,18 @@ def test_a_dry_run_only_advises():
 def test_bounds_hold():
     busy = Busy(9_600, 1, policy="ds2", max=4)
     assert max(busy.run(20)) == 4
+
+
+def test_no_more_tasks_are_wanted_than_the_executors_that_there_may_be_have_cores():
+    busy = Busy(4_800, 1, executors=(1, 2), cores_per_executor=2, dry_run=True, room=8)
+    busy.run(12)
+    made = [each for each in decisions(busy) if each.outcome == "changed"]
+    assert {(each.executors, each.parallelism["counts"]) for each in made} == {(2, 4)}
+
+
+def test_all_cores_that_there_are_get_a_task_where_their_number_stays():
+    busy = Busy(800, 1, cores_per_executor=4)
+    assert busy.run(16)[-1] == 4  # 2 would keep the interval
 
 
 @pytest.mark.parametrize(("phase", "waiting"), [(Phase.DONE, {"counts": 4}), (Phase.FAILED, {})])
