@@ -4,7 +4,8 @@ A generator sends a million sentences of 20 words a minute. One FlatMap instance
 instance counts a million words. Both begin with one instance; 10 and 20 are needed. Policies decide once a minute.
 
 On Heron, DS2 needed one decision, and Dhalion six, for 22 and 30 instances. Here records are a fluid and back-pressure
-is exact, so Dhalion's formulas need one decision less, and come closer. "over": instances at the end over 30.
+is exact, so Dhalion's formulas need one decision less, and come closer; `ContinuousEngine(low_watermark=0.6)` is closer
+to Heron, and `python -m benchmarks ds2-heron` uses it. "over": instances at the end over 30.
 
 Prints:
 
