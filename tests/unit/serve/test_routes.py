@@ -47,9 +47,13 @@ def test_advice(ask, clicks):
     for _ in range(5):
         clicks.clock[0] += 1_000
         clicks.push([("cleo", 3), ("dan", 4)])
+    hub, until = clicks.running._hub, time.monotonic() + 60
+    while [each.timestep for each in hub.recent_tasks] != [1, 2, 3, 4, 5, 6]:
+        assert time.monotonic() < until, hub.recent_tasks
+        time.sleep(0.02)  # tasks are known up to a second after their timestep
+    asked = {"policy": "ds2", "window": 2.0, "rate": 5_000_000.0}
     status, answer = ask("GET", "/advice?policy=ds2&window=2&rate=5000000")
     assert status == 200
-    asked = {"policy": "ds2", "window": 2.0, "rate": 5_000_000.0}
     assert answer == json.loads(json.dumps(clicks.running.advice(**asked).to_dict()))
     assert answer["needs"]["policy"] == "ds2"
     status, answer = ask("GET", "/advice?policy=magic")
