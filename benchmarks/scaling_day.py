@@ -172,7 +172,7 @@ BENCHMARK = Benchmark(
             },
             "micro-batches": {
                 "policy": "ds2-timesteps",
-                "settings": {"utilisation": 0.97, "catch_up_s": 30.0},
+                "settings": {"utilisation": 0.97, "catch_up_s": 20.0},
                 "steering": {"interval_s": 5.0} | STEERING,
                 "instance_rate": 50.0,
                 "interval_ms": 2_000.0,
