@@ -219,6 +219,14 @@ class Controller:
         """Return the first state, when the controller is installed for the first time."""
         return None
 
+    def unfit(self, configuration: Configuration) -> str:
+        """Return why the controller could not work on a stream that is configured like this; "" if it could.
+
+        Asked when it is installed for the first time, which is then refused.
+        """
+        del configuration
+        return ""
+
     def on_begin(self, control: Control[Any]) -> Operation | None:
         """The trigger has fired. Return the operation to send; None = none, only `control` was used."""
         del control

@@ -11,12 +11,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from rechannel.control.controller import Control, Controller
-from rechannel.control.library.scale_goal import Goal, policy_for, steering_for
+from rechannel.control.library.scale_goal import Goal, policy_for, steering_for, strategy_for
 from rechannel.control.library.scaled import Scaling, allowed, decision_of, ended, own_changes
 from rechannel.control.triggers import on
-from rechannel.errors import RefusedError
+from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.changes.together import one_change
-from rechannel.reconfigure.strategies import fluid
 from rechannel.scaling.measured import MeasuredWindow
 from rechannel.scaling.policies.damping import EXECUTORS
 
@@ -46,8 +45,6 @@ class AutoScale(Controller):
         as tasks were seen on. steering: settings of `rechannel.testing.scaling.Steering` by name, such as interval_s,
         warm_up_s and down_delay_s. bins: that move at a time. Raises RefusedError.
         """
-        if bins < 1:
-            raise RefusedError(f"AutoScale({bins=}): give at least one bin")
         self.goal = Goal(
             policy=policy_for(policy, target_utilisation),
             steering=steering_for((min, max), executors, steering or {}),
@@ -56,12 +53,16 @@ class AutoScale(Controller):
             scales_executors=executors is not None,
             cores_per_executor=cores_per_executor,
         )
-        self.strategy = fluid(bins=bins)
+        self.strategy = strategy_for(bins)
         self.memory, self.begun = None, False
 
     def on_init(self) -> Scaling:
         """Nothing is known."""
         return Scaling()
+
+    def unfit(self, configuration: Configuration) -> str:
+        """Return why no decision could be made: nothing says how long a timestep may take."""
+        return self.goal.unfit(configuration.interval_ms)
 
     def on_begin(self, control: Control[Scaling]) -> None:
         """Go on with the last decision, or make the next one from the windows that are complete."""

@@ -10,6 +10,7 @@ from rechannel.control.controller import Control
 from rechannel.control.library.scaled import Scaling
 from rechannel.errors import RefusedError
 from rechannel.reconfigure.changes.resources import executors
+from rechannel.reconfigure.strategies import Strategy, fluid
 from rechannel.scaling.measured import (
     Machines,
     MeasuredWindow,
@@ -21,6 +22,7 @@ from rechannel.scaling.policies.registry import policy_named
 from rechannel.scaling.policies.steering import step
 from rechannel.scaling.policies.steering_settings import Steering
 from rechannel.scaling.policies.steering_state import Decision, Steered
+from rechannel.scaling.policies.timesteps import TimestepDs2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,13 +97,20 @@ class Goal:
         least = min(most, least * cores.cores_per_executor)
         return _with(policy, least_cores=least, most_cores=most)
 
+    def unfit(self, interval_ms: int) -> str:
+        """Return why no decision can be made for a stream with an interval; "" if one can. interval_ms: 0 = none."""
+        if interval_ms or self.latency_ms is not None or not isinstance(self.policy, TimestepDs2):
+            return ""
+        return "timesteps have no interval to keep: give latency_ms=, or the stream an interval_ms above 0"
+
     def _paced(self, seen: Seen) -> Seen:
         """Return a window with the interval that its timesteps have to keep."""
         cores = seen.cores
         interval = None if cores is None else self._interval_ms(cores)
         if cores is None or interval is None:
-            msg = "timesteps have no interval to keep: give AutoScale(latency_ms=), or the stream an interval"
-            raise RefusedError(msg)
+            if reason := self.unfit(0):
+                raise RefusedError(reason)
+            return seen
         return replace(seen, cores=replace(cores, interval_ms=interval))
 
     def _interval_ms(self, cores: Cores) -> float | None:
@@ -119,6 +128,13 @@ def policy_for(name: str, utilisation: float) -> Policy:
         raise RefusedError(f"{given}: give 0 < target_utilisation <= 1")
     policy = policy_named(name)
     return _with(policy, utilisation=utilisation) if hasattr(policy, "utilisation") else policy
+
+
+def strategy_for(bins: int) -> Strategy:
+    """Return how changes are carried out. Raises RefusedError for no bin at a time."""
+    if bins < 1:
+        raise RefusedError(f"AutoScale({bins=}): give at least one bin")
+    return fluid(bins=bins)
 
 
 def _with(policy: Policy, **settings: Any) -> Policy:

@@ -43,6 +43,7 @@ from rechannel.engine.reconfigure.measured import PerBin
 from rechannel.engine.reconfigure.reconfigurer import Reconfigurer
 from rechannel.engine.stages.runner import Placed
 from rechannel.errors import RefusedError
+from rechannel.model.configuration import Configuration
 from rechannel.model.eventtime import Times
 from rechannel.profiling.job.shares import CriticalShares
 from rechannel.replayed import Replay
@@ -138,11 +139,12 @@ class ControlHost:
         return wait_for(self._calls.submit(judge), "the return of controllers") if found else ()
 
     def install(self, installation: Installation) -> Future[None]:
-        """Install a controller. Raises RefusedError if its `on_init` fails or takes too long."""
+        """Install a controller. Raises RefusedError if its `on_init` fails or takes too long, or it does not fit."""
         hosted, state = hosted_from(installation)
         event = self._event(installation, state)
 
-        def judge(_: StreamPosition) -> Callable[[], None]:
+        def judge(position: StreamPosition) -> Callable[[], None]:
+            _check_fit(installation, position.configuration)
             if event.controller in self.board.seats and event.controller in self._residents:
                 msg = (
                     f"there is a controller {event.controller!r} already: remove it first, or give this one another"
@@ -191,9 +193,12 @@ class ControlHost:
 
         Those that the journal knows go on with their state; operations that were under way get their handlers again.
         What was installed by its path is made again if its module is allowed. Raises RefusedError if the `on_init` of
-        one that is new fails.
+        one that is new fails, or if it does not fit the stream.
         """
-        self._append([event for each in self._given.values() for event in self._given_again(each)])
+        events = [
+            event for each in self._given.values() for event in self._given_again(each, position)
+        ]
+        self._append(events)
         if self._find is not None:
             found = self._residents.made_again(self.board, self._find)
             self._residents.readmit(self.board, found)
@@ -202,10 +207,14 @@ class ControlHost:
         for seat in self.board.seats.values():
             self._append(self._remade(seat, position))
 
-    def _given_again(self, installation: Installation) -> Iterator[ControlEvent]:
+    def _given_again(
+        self, installation: Installation, position: Callable[[], StreamPosition]
+    ) -> Iterator[ControlEvent]:
         """Take a controller of the program. Yields its installation if it is new, or has other settings."""
         known = self.board.seats.get(installation.name)
         try:
+            if known is None:
+                _check_fit(installation, position().configuration)
             hosted, state = hosted_from(installation)
         except RefusedError as error:
             if known is None:
@@ -398,3 +407,10 @@ class ControlHost:
         for event in events:
             if isinstance(event, Handled) and event.metrics:
                 self._tell(event.controller, self._journal.state.last_committed, event.metrics)
+
+
+def _check_fit(installation: Installation, configuration: Configuration) -> None:
+    """Raise RefusedError if a controller could not work on a stream that is configured like this."""
+    reason = installation.controller.unfit(configuration)
+    if reason:
+        raise RefusedError(f"controller {installation.name!r} is not installed: {reason}")

@@ -233,3 +233,25 @@ def test_a_request_that_left_no_change_was_refused():
 def test_goals_that_make_no_sense_are_refused(goal, words):
     with pytest.raises(RefusedError, match=words):
         rc.control.library.AutoScale(**goal)
+
+
+def clicked(**settings) -> Harness:
+    rows = rc.sources.MemoryConnector(schema=pa.schema({"k": pa.int64()}))
+    counts = rc.read().memory(rows, name="in").key_by("k").aggregate(n=rc.aggregates.count())
+    return Harness(counts.write.memory("out"), settings=rc.Settings(**settings))
+
+
+def test_a_stream_without_an_interval_is_refused_before_it_runs():
+    scale = rc.control.library.AutoScale
+    with pytest.raises(RefusedError, match=r"'autoscale' is not installed: .* give latency_ms="):
+        clicked().start(controllers=[rc.control.install(scale())])
+    for fit in (scale(latency_ms=500), scale(policy="ds2"), scale(policy="threshold")):
+        process = clicked().start(controllers=[rc.control.install(fit)])
+        assert process.controllers.runs("autoscale")
+    process = clicked(interval_ms=100).start(controllers=[rc.control.install(scale())])
+    assert process.controllers.runs("autoscale")
+    process = clicked().start()
+    asked = process.controllers.install(rc.control.install(scale()))
+    process.run()
+    with pytest.raises(RefusedError, match="above 0"):
+        asked.result(timeout=1)

@@ -60,12 +60,13 @@ def test_its_state_is_a_value_that_comes_back_from_json(name):
 
 
 GIVEN: dict[str, dict[str, Any]] = {
+    "AutoScale": {"latency_ms": 1_000},
     "Balance": {"cool_down": 3},
     "Guard": {"window": 2},
     "Monitor": {"timesteps": 2},
     "SkewJoin": {"looks": 1, "cool_down": 3},
 }
-"""Arguments with which they act soon."""
+"""Arguments with which they act soon, or on any stream."""
 
 
 def controllers() -> list[rc.control.Controller]:
