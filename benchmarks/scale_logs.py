@@ -2,7 +2,8 @@
 
 The stream counts rows by key, with work for every row before the shuffle and for every key after it: SHA-512, again and
 again. Its rows come at a constant rate, in two partitions. Each case begins with cores and shuffle partitions that are
-too few, right, or too many; its log is advised for the interval of its trigger, a stream with the advised cores and
+too few, right, or too many; a last one waits for every key in place of hashing, so that it can have more cores of Spark
+than there are processors. Its log is advised for the interval of its trigger, a stream with the advised cores and
 partitions (and a new checkpoint) runs as long, and its median batch is compared with what was predicted.
 """
 
@@ -31,6 +32,21 @@ from benchmarks.trials import Trials, run_trials
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+CASES: Mapping[str, Mapping[str, Any]] = {
+    "too-few": {"cores": 1, "partitions": 1},
+    "right": {"cores": 2, "partitions": 2},
+    "too-many": {"cores": 2, "partitions": 100, "rate": 2_500, "keys": 5_000},
+    "waiting": {
+        "cores": 2,
+        "partitions": 2,
+        "rate": 3_000,
+        "keys": 3_000,
+        "row_hashes": 1,
+        "key_hashes": 1,
+        "key_waits_ms": 3,
+    },
+}
+"""What is different in each; `key_waits_ms`: a wait for every key, which occupies a core of Spark and no processor."""
 GOAL = 0.2
 """How far a predicted batch may be from the measured one, as a share of that."""
 
@@ -84,7 +100,11 @@ def made(spark: SparkSession, parameters: Parameters) -> DataFrame:
         .agg(f.count("*").alias("n"), f.sum("size").alias("size"))
     )
     text = f.concat_ws(" ", *(f.col(name).cast("string") for name in ("key", "n", "size")))
-    return counted.select("key", hashed(text, parameters["key_hashes"]).alias("text"))
+    waited = f.expr(f"java_method('java.lang.Thread', 'sleep', {parameters['key_waits_ms']}L)")
+    columns = [f.col("key"), hashed(text, parameters["key_hashes"]).alias("text")]
+    if parameters["key_waits_ms"]:
+        columns.append(waited.alias("waited"))
+    return counted.select(*columns)
 
 
 def hashed(text: Column, times: int) -> Column:
@@ -220,15 +240,12 @@ BENCHMARK = Benchmark(
     name="scale-logs",
     purpose="streams with too few, right and too many cores: advice from their event logs, applied and checked",
     defaults={
-        "cases": {
-            "too-few": {"cores": 1, "partitions": 1},
-            "right": {"cores": 2, "partitions": 2},
-            "too-many": {"cores": 2, "partitions": 100, "rate": 2_500, "keys": 5_000},
-        },
+        "cases": CASES,
         "rate": 20_000,
         "keys": 20_000,
         "row_hashes": 24,
         "key_hashes": 260,
+        "key_waits_ms": 0,
         "sources": 2,
         "interval": 4,
         "seconds": 75,
@@ -238,5 +255,5 @@ BENCHMARK = Benchmark(
     },
     quick={"seconds": 40},
     run=run,
-    goals={f"bound_{name}": 1.0 for name in ("too-few", "right", "too-many")},
+    goals={f"bound_{name}": 1.0 for name in CASES},
 )

@@ -20,7 +20,7 @@ from rechannel.scaling.model.fits import ESTIMATE, FLAT, STEEP
 from rechannel.scaling.model.optimal import SLACK
 
 GAIN = 0.9
-"""Other partitions are advised if the batch takes at most this share of what it takes with those that there are."""
+"""Other partitions are advised if the batch takes at most this share of what it takes without the change."""
 STATE_GAIN = 0.5
 """The same of a stream with state whose partitions keep the interval: others cost it its checkpoint."""
 WIDE = 0.2
@@ -139,11 +139,14 @@ class Search:
         return self.model.batch_ms(self.want.rows, cores, partitions)[0]
 
     def partitions(self, cores: int) -> int:
-        """Return the shuffle partitions with the shortest batch; those that there are, if they are hardly worse."""
+        """Return the partitions of a batch that is hardly longer than the shortest: what there are, or the cores."""
         now = self.model.partitions
         if all(each.kind != "shuffle" for each in self.model.stages):
             return now
-        best = min((cores, 2 * cores, 1), key=lambda each: (self.ms(cores, each), each))
+        best = cores
+        for other in (2 * cores, 1):
+            if self.ms(cores, other) < GAIN * self.ms(cores, best):
+                best = other
         took = self.ms(cores, now)
         keeps = self.stateful and took <= self.want.room_ms
         return best if self.ms(cores, best) < (STATE_GAIN if keeps else GAIN) * took else now
