@@ -234,6 +234,7 @@ def _activity(
         ),
         tasks=Tasks(rows=sums.picked[0], ms=sums.picked[1]),
         heaviest_bin=None if bins is None or not total else float(bins.max()) / total,
+        has_bins=given is None or routing is not None,
         most_tasks=most,
     )
 

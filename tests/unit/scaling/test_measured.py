@@ -215,6 +215,9 @@ def test_bins_say_how_heavy_the_heaviest_is():
     counts = window.seen.activities["counts"]
     assert (counts.heaviest_bin, counts.most_tasks) == (0.7, 3)
     assert window.seen.activities["in"].heaviest_bin is None
+    assert counts.has_bins
+    (window,) = windows(events(4), configurations=configured())
+    assert not window.seen.activities["counts"].has_bins
     found = windows(events(6, bins=packed), rows_per_bin={"counts": [9, 1, 0, 0]})
     assert [each.seen.activities["counts"].heaviest_bin for each in found] == [0.7, 0.9]
 

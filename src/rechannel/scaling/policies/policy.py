@@ -49,6 +49,8 @@ class Activity:
     """Share of the operator's rows that its heaviest bin received; None = not measured."""
     heaviest_key: float | None = None
     """Share of the operator's rows that its heaviest key received; None = not measured."""
+    has_bins: bool = True
+    """Whether its rows can go to other tasks; those of a source cannot."""
     most_tasks: int | None = None
     """Into how many tasks it can be divided at most: its bins; None = any number."""
 

@@ -51,7 +51,7 @@ def skew(activity: Activity, times: float, work_ms: float, room_ms: float) -> Sk
     """
     tasks = activity.reports.parallelism
     costs = work_ms / tasks * (times - 1)
-    if times <= NEAR or costs <= MATTERS * room_ms:
+    if times <= NEAR or costs <= MATTERS * room_ms or not activity.has_bins:
         return Skew(heaviest=times, remains=times)
     if activity.heaviest_bin is None:
         return Skew(heaviest=times, remains=times, remedy="rebalance")

@@ -160,7 +160,8 @@ def _marks(chart: Chart, x: Axis, y: Axis) -> Iterator[str]:
         yield f'<circle class="{kind}" cx="{a}" cy="{b}" r="6">{told}</circle>'
         end = a > (x.start + x.end) / 2
         side = f'x="{a - 10}" text-anchor="end"' if end else f'x="{a + 10}"'
-        yield f'<text class="note" {side} y="{b - 8}">{escape(mark.name)}</text>'
+        above = b + 18 if mark.advised and b < y.start - 24 else b - 8
+        yield f'<text class="note" {side} y="{above}">{escape(mark.name)}</text>'
 
 
 def _path(points: Iterable[Point], x: Axis, y: Axis) -> str:

@@ -249,6 +249,14 @@ def test_skew_asks_for_another_change_than_more_tasks(measured, remedy):
     assert (without > then) == bool(measured)
 
 
+def test_skew_of_an_operator_without_bins_has_no_remedy():
+    shares = {"count": hot(0.5, 8)}
+    tasks = {"flatmap": 8, "count": 8}
+    advice = decided(stream(40_000, tasks, executors=4, shares=shares, count={"has_bins": False}))
+    assert advice.remedies == {}
+    assert advice.evidence["operators"]["count"]["heaviest_after"] == pytest.approx(4)
+
+
 def test_skew_that_costs_next_to_nothing_needs_nothing():
     light = activity([50.0, 10, 10, 10], [1.0] * 4, heaviest_bin=0.6)
     assert skew(light, heaviest(light, 80.0), 10.0, 800.0).remedy is None
