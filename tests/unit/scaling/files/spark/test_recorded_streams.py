@@ -1,4 +1,4 @@
-"""Three real streams: the advice from their logs, and what a second run measured that followed it."""
+"""Four real streams: the advice from their logs, and what a second run measured that followed it."""
 
 import json
 
@@ -27,7 +27,12 @@ def test_the_advised_batch_took_what_was_predicted(case):
 
 @pytest.mark.parametrize(
     ("case", "before", "keeps"),
-    [("too-few", (1, 1), False), ("right", (2, 2), True), ("too-many", (2, 100), False)],
+    [
+        ("too-few", (1, 1), False),
+        ("right", (2, 2), True),
+        ("too-many", (2, 100), False),
+        ("waiting", (2, 2), False),
+    ],
 )
 def test_what_there_was_is_judged(case, before, keeps):
     query = advised(case)
