@@ -220,12 +220,7 @@ BENCHMARK = Benchmark(
         "driver_memory": "2g",
         "timeout_seconds": 1800,
     },
-    quick={
-        "interval_s": [4.8, 4.8],
-        "measured_timesteps": 2,
-        "first_sentences": 40,
-        "timesteps": 3,
-    },
+    quick={"interval_s": [4.8, 4.8], "measured_timesteps": 2, "timesteps": 3},
     run=run,
     goals={
         "bound_one_decision": 1.0,

@@ -1,4 +1,4 @@
-"""Runs units: in the driver's thread where nothing else runs, otherwise in a pool."""
+"""Runs units: in the driver's thread where it has nothing else to do and timesteps are short, otherwise in a pool."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Units:
         executor: Executor | None,
         waits: Callable[[], float],
     ) -> None:
-        """executor: None = the calling thread where nothing else runs, and a pool. waits: dates failures."""
+        """executor: None = the calling thread for a unit alone, and a pool. waits: dates failures."""
         self._runner, self._inbox, self._executor, self._waits = runner, inbox, executor, waits
         self._pool: ThreadPoolExecutor | None = None
 

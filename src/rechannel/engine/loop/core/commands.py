@@ -93,7 +93,7 @@ class StartUnits(Struct, frozen=True, kw_only=True):
 
     units: Mapping[Unit, StageStep]
     alone: bool
-    """Whether nothing else runs: the driver's own thread may do it."""
+    """Whether the driver has nothing else to do, and timesteps are short: its own thread may do it."""
 
 
 class Keep(Struct, frozen=True, kw_only=True):
