@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from rechannel.errors import RefusedError
+from rechannel.profiling.spark.application import Stream
 from rechannel.scaling.files.request import Request
 from rechannel.scaling.files.spark.reader import advice_of
 from tests.unit.scaling.files.spark.streams import (
@@ -208,6 +209,25 @@ def test_a_query_is_chosen_by_name():
     assert len(advice_of(app, Request(query="orders"), title="made").queries) == 1
     with pytest.raises(RefusedError, match="made has no query 'sums': choose one of orders"):
         advice_of(app, Request(query="sums"), title="made")
+
+
+def test_several_queries_have_advice_each():
+    """Every second batch is one of another query."""
+    app = counts(rows=varied)
+    batches = [replace(each, query="sums") if each.number % 2 else each for each in app.batches]
+    jobs = {
+        number: replace(each, query="id2") if number % 2 else replace(each, query="id")
+        for number, each in app.jobs.items()
+    }
+    streams = {**app.streams, "id2": Stream(query="id2", name="sums")}
+    both = replace(app, batches=batches, jobs=jobs, streams=streams)
+    made = advice_of(both, Request(interval_ms=8_000), title="made")
+    assert [each.name for each in made.queries] == ["orders", "sums"]
+    assert [each.batches for each in made.queries] == [7, 7]
+    assert all(len(each.stages) == 2 for each in made.queries)
+    assert made.notes[0].startswith("2 queries share the cores")
+    (only,) = advice_of(both, Request(interval_ms=8_000, query="sums"), title="made").queries
+    assert only == made.queries[1]
 
 
 def test_executors_follow_from_their_cores():
