@@ -45,7 +45,7 @@ def test_a_state_directory_is_advised(busy, rechannel):
     text = rechannel("scale", busy.directory, "--interval", "500 ms", "--executor-cores", "2")
     assert text.code == 0
     assert re.match(r"clicks: \d windows?, timesteps 2 to \d+; 21 rows per second", text.lines[0])
-    assert "keep an interval of 500 ms at 80%: " in text.lines[1]
+    assert "will keep an interval of 500 ms at 80%: " in text.lines[1]
     for decided in expected.controllers[0].decisions:
         assert any(f"  {decided.outcome}" in line for line in text.lines)
     [executors] = [line.split() for line in text.lines if line.startswith("executors")]

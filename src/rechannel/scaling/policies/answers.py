@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rechannel.profiling.model.words import counted
 from rechannel.scaling.model.cores import Turns
 from rechannel.scaling.model.fits import ESTIMATE, FLAT, STEEP, Costs
 from rechannel.scaling.model.rates import Floats
@@ -133,8 +134,8 @@ def _reason(cores: Cores, answer: Answer, evidence: Mapping[str, Any]) -> str:
         )
     else:
         begin = (
-            f"{evidence['cores']} cores ({between}) keep an interval of {cores.interval_ms:g} ms at {share}:"
-            f" {answer.executors} executors of {cores.cores_per_executor}"
+            f"{counted(evidence['cores'], 'core')} ({between}) will keep an interval of {cores.interval_ms:g} ms at"
+            f" {share}: {counted(answer.executors, 'executor')} of {cores.cores_per_executor}"
         )
     skewed = "".join(
         f"; the heaviest task of {name!r} has {each.heaviest:.1f} times the mean: {each.remedy}"
