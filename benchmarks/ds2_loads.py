@@ -91,7 +91,7 @@ LOADS: Mapping[str, Load] = {
         published=20,
         steps=_steps((16, 20), (18, 20), (20,), (20,), (20,), (20,)),
         reaches={"auction": 1 / 5, "person": 1 / 2},
-        scale=1 / 20,
+        scale=1 / 60,
     ),
     "q5": Load(
         query="q5-ds2",
@@ -100,7 +100,7 @@ LOADS: Mapping[str, Load] = {
         published=16,
         steps=_steps((14, 15, 16), (16,), (16,), (14, 16), (14, 16), (13, 16)),
         reaches={"bid": 1.0},
-        scale=1 / 20,
+        scale=1 / 80,
     ),
     "q8": Load(
         query="q8",
@@ -109,7 +109,7 @@ LOADS: Mapping[str, Load] = {
         published=10,
         steps=_steps((10,), (10,), (8, 10), (8, 10), (8, 10), (8, 10)),
         reaches={"auction": 1.0, "person": 1.0},
-        scale=1 / 20,
+        scale=1 / 80,
     ),
     "q11": Load(
         query="q11",
@@ -118,7 +118,7 @@ LOADS: Mapping[str, Load] = {
         published=28,
         steps=_steps((12, 22, 28), (22, 28), (26, 28), (28,), (28,), (28,)),
         reaches={"bid": 1.0},
-        scale=1 / 40,
+        scale=1 / 100,
     ),
 }
 

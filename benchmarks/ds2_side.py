@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rechannel.dataflow.streams.stream import Stream
 
 POLL_S = 0.25
+CONTENT = ("enough", "hysteresis", "delay", "cap", "failed", "price")
+"""Outcomes of decisions that looked at the load and change nothing."""
 MOST_BINS = 100_000
 """That may move at once: the state of these runs is small."""
 
@@ -121,12 +123,14 @@ def _quiet(running: Any, seen: Mapping[int, Mapping[str, Any]], trial: Trial) ->
     if "scale" not in running.controllers:
         return True
     state = running.controllers["scale"].state
-    looked: int = state["looked"]
-    return state["requested"] is None and looked >= last[0]["number"]
+    decisions = state["decisions"]
+    if state["requested"] is not None or not decisions or decisions[-1]["outcome"] not in CONTENT:
+        return False
+    return int(decisions[-1]["timestep"]) >= int(last[0]["number"])
 
 
 def run_query(parameters: Parameters) -> Measurement:
-    """One query of NEXMark from every start, in one session."""
+    """One query of NEXMark from every start, in one session, after a run in which all workers have had every task."""
     from benchmarks.ds2_loads import LOADS, stream_of
 
     load = LOADS[parameters["query"]]
@@ -135,7 +139,7 @@ def run_query(parameters: Parameters) -> Measurement:
     row_s = (1 - parameters["own"]) / slot_rate
     spark = session_of(parameters)
     runs = {}
-    for start in parameters["starts"]:
+    for start in (None, *parameters["starts"]):
         stream = stream_of(
             load,
             scale=scale,
@@ -147,13 +151,16 @@ def run_query(parameters: Parameters) -> Measurement:
         trial = Trial(
             stream=stream,
             seconds={} if load.main in load.rates else {load.main: row_s},
-            tasks={load.main: start},
+            tasks={load.main: start or parameters["cores"] - 4},
             main=load.main,
-            quiet=parameters["quiet"],
+            quiet=parameters["quiet"] if start else parameters["warm"],
             most_s=parameters["most_seconds"],
             in_flight=load.in_flight,
         )
-        runs[str(start)] = run_trial(trial, parameters, f"{parameters['query']}-{start}")
+        own = {**parameters, "scaled": parameters["scaled"] and start is not None}
+        made = run_trial(trial, own, f"{parameters['query']}-{start or 'warm'}")
+        if start is not None:
+            runs[str(start)] = made
     return {
         "runs": runs,
         "offered": scale * sum(load.rates.values()),

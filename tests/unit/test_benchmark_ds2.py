@@ -6,6 +6,7 @@ import pickle
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -16,6 +17,7 @@ from benchmarks import ds2_flink, ds2_nexmark, slots, trials
 from benchmarks.ds2_flink import COUNT, FLATMAP, phase, phases
 from benchmarks.ds2_judge import fits, judged, least_tasks
 from benchmarks.ds2_loads import KEYS, LOADS, stream_of
+from benchmarks.ds2_side import _quiet
 from benchmarks.nexmark.events import PER_EPOCH, Events
 from benchmarks.slots import Begun, Slot, SlotJob, slowed
 from benchmarks.stepped_rate import stepped
@@ -112,6 +114,29 @@ def test_without_hot_keys_no_key_has_many_rows():
     assert max(hot.to_pylist()) > 500
 
 
+@pytest.mark.parametrize(
+    ("outcome", "timestep", "requested", "done"),
+    [
+        ("enough", 3, None, True),
+        ("hysteresis", 5, None, True),
+        ("enough", 2, None, False),
+        ("warm-up", 5, None, False),
+        ("changed", 5, None, False),
+        ("enough", 5, (), False),
+    ],
+)
+def test_a_run_ends_when_the_controller_is_content_with_the_last_plan(
+    outcome, timestep, requested, done
+):
+    state = {"requested": requested, "decisions": [{"outcome": outcome, "timestep": timestep}]}
+    running = SimpleNamespace(controllers={"scale": SimpleNamespace(state=state)})
+    trial = SimpleNamespace(quiet=3)
+    seen = {each["number"]: each for each in timesteps([{"main": 8}] * 3 + [{"main": 9}] * 3)}
+    assert _quiet(running, seen, trial) is done
+    seen[5] = {**seen[5], "tasks": {"main": 10}}
+    assert not _quiet(running, seen, trial)
+
+
 # The commands ----------------------------------------------------------------------------------------
 
 
@@ -122,6 +147,7 @@ def test_a_query_is_reported_beside_the_paper(tmp_path: Path, monkeypatch):
     result = ds2_nexmark.run(parameters, bench(tmp_path))
     told = {m.name: m.value for m in result.metrics if m.variant == "q11 from 8"}
     assert told == {
+        "settled": 1,
         "steps": 1,
         "tasks": 28,
         "tasks, least": 28,
@@ -131,6 +157,17 @@ def test_a_query_is_reported_beside_the_paper(tmp_path: Path, monkeypatch):
         "tasks, Flink": 28,
     }
     assert result.ratios == {"bound_one_step": 1.0, "bound_least_tasks": 1.0, "bound_rate": 1.0}
+
+
+def test_a_run_that_was_not_settled_counts_as_one_that_failed(tmp_path: Path, monkeypatch):
+    made = measured([{"bid": 1, "sessions": 8}] * 2 + [{"bid": 1, "sessions": 28}] * 4)
+    made["runs"]["28"]["timesteps"] = made["runs"]["28"]["timesteps"][:3]
+    monkeypatch.setattr(trials, "run_variant", lambda v, *_, **__: succeeded(v.name, made))
+    parameters = ds2_nexmark.BENCHMARK.parameters(quick=False, overrides={"queries": ["q11"]})
+    result = ds2_nexmark.run(parameters, bench(tmp_path))
+    assert set(result.ratios.values()) == {0.5}
+    told = {m.name: m.value for m in result.metrics if m.variant == "q11 from 28"}
+    assert (told["settled"], "steps" in told, told["steps, Flink"]) == (0, False, 1)
 
 
 def test_a_run_that_stays_where_too_few_are_has_no_step(tmp_path: Path, monkeypatch):
