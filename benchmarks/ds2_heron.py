@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from itertools import pairwise
 from typing import Any
@@ -43,8 +44,9 @@ def run(parameters: Parameters, bench: Workbench) -> Result:
             metrics += figures(name, found)
             ratios |= ratios_of(name, found)
     spark = Variant(name=SPARK, function="benchmarks.ds2_heron:on_spark", parameters=parameters)
+    alone = replace(bench, only=frozenset())
     trials = (
-        run_trials([spark], bench, rounds=1, timeout=parameters["timeout_seconds"], check=check)
+        run_trials([spark], alone, rounds=1, timeout=parameters["timeout_seconds"], check=check)
         if not bench.only or SPARK in bench.only
         else None
     )

@@ -11,6 +11,7 @@ import pytest
 from benchmarks import comparison, trials
 from benchmarks.big_timestep import Truth
 from benchmarks.comparison import Ratio
+from benchmarks.ds2_heron import SPARK
 from benchmarks.ds2_loads import LOADS
 from benchmarks.harness import (
     Metric,
@@ -19,7 +20,7 @@ from benchmarks.harness import (
 from benchmarks.process import Run
 from benchmarks.registry import BENCHMARKS
 from tests.support.benchmarks import bench, failed, stepped_run, succeeded
-from tests.support.ds2_runs import measured, word_count
+from tests.support.scaled_runs import advised_run, flown, heron_run, measured, word_count
 
 SECONDS = {
     "rechannel": 1.0,
@@ -290,6 +291,8 @@ TINY: dict[str, dict[str, Any]] = {
     "scaling-day": {"seconds": 600.0, "seeds": 1},
 }
 """Sizes of benchmarks that compute something themselves, whatever becomes of their processes."""
+ONLY = {"ds2-heron": frozenset({"ds2", SPARK})}
+"""Variants of benchmarks that simulate others besides."""
 
 
 @pytest.mark.parametrize("name", list(BENCHMARKS))
@@ -309,6 +312,12 @@ def test_goals_are_ratios_of_the_full_size(
             made |= measured([{LOADS[v.name].main: 28}] * 4)
         if name == "ds2-flink":
             made |= word_count()
+        if name == "autopilot":
+            made |= flown()
+        if name == "ds2-heron":
+            made |= heron_run()
+        if name == "scale-logs":
+            made |= advised_run(2_000.0)
         if name == "placement":
             made |= placed_run(placed=v.name == "placed")
         if name == "trisk":
@@ -322,6 +331,7 @@ def test_goals_are_ratios_of_the_full_size(
     monkeypatch.setattr("benchmarks.scale.available_cpus", lambda: (0, 1))
     chosen = BENCHMARKS[name]
     result = chosen.run(
-        chosen.parameters(quick=False, overrides=TINY.get(name, {})), bench(tmp_path)
+        chosen.parameters(quick=False, overrides=TINY.get(name, {})),
+        bench(tmp_path, only=ONLY.get(name, frozenset())),
     )
     assert set(chosen.goals) <= set(result.ratios)

@@ -27,7 +27,7 @@ from rechannel.operators.aggregate.logic import AggregateLogic
 from rechannel.sources.connectors import GeneratorConnector
 from rechannel.testing import script
 from tests.support.benchmarks import bench, succeeded
-from tests.support.ds2_runs import measured, timesteps, word_count
+from tests.support.scaled_runs import measured, timesteps, word_count
 
 # What runs are judged by -----------------------------------------------------------------------------
 

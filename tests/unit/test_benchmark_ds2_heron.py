@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,29 +24,9 @@ from benchmarks.registry import BENCHMARKS
 from rechannel.model.hashing import hash_columns
 from rechannel.model.routing import Routing
 from tests.support.benchmarks import bench, variant
+from tests.support.scaled_runs import heron_run
 
 CHOSEN = BENCHMARKS["ds2-heron"]
-
-
-def made(**other: Any) -> dict[str, Any]:
-    """A run: two timesteps of 80 sentences, then three of 1,600 every 9.6 s, with one decision after 20 s."""
-    decided = {"outcome": "changed", "timestep": 2}
-    return {
-        "decisions": [decided, {"outcome": "enough", "timestep": 4}],
-        "tasks": {FLATMAP: 10, COUNT: 20},
-        "rate": 1_600 / 9.6,
-        "every": 1_600,
-        "fixed_s": 0.4,
-        "interval_s": 9.6,
-        "timesteps": [
-            [1, 1_000_000, 1_010_000, 80, 10_000.0],
-            [2, 1_010_000, 1_020_000, 80, 10_000.0],
-            [3, 1_020_000, 1_040_000, 1_600, 20_000.0],
-            [4, 1_029_600, 1_049_600, 1_600, 20_000.0],
-            [5, 1_039_200, 1_059_200, 1_600, 20_000.0],
-        ],
-        **other,
-    }
 
 
 def test_the_least_is_what_the_rates_say():
@@ -68,21 +47,23 @@ def test_ds2_needs_one_decision_and_its_rivals_buy_too_much():
 
 
 def test_a_run_on_spark_is_judged_from_the_first_whole_timestep():
-    found, met = ds2_heron.real(made())
+    found, met = ds2_heron.real(heron_run())
     assert (found.decisions, found.last_s, found.instances) == (1, 20, LEAST)
     assert met == pytest.approx(1)
-    assert ds2_heron.begins_s(made()) == 20
-    late = made(timesteps=[*made()["timesteps"], [6, 1_048_800, 1_078_400, 1_600, 29_600.0]])
+    assert ds2_heron.begins_s(heron_run()) == 20
+    late = heron_run(
+        timesteps=[*heron_run()["timesteps"], [6, 1_048_800, 1_078_400, 1_600, 29_600.0]]
+    )
     assert ds2_heron.real(late)[1] == pytest.approx(3 * 9.6 / 38.4)
-    rates = ds2_heron.sentences(made()).y
+    rates = ds2_heron.sentences(heron_run()).y
     assert rates == pytest.approx((8, 80, 1_600 / 9.6, 1_600 / 9.6))
 
 
 @pytest.mark.parametrize("wrong", [{"decisions": []}, {"every": 7}])
 def test_a_run_in_which_nothing_was_decided_has_failed(wrong):
-    ds2_heron.check(variant("v"), made())
+    ds2_heron.check(variant("v"), heron_run())
     with pytest.raises(ValueError, match="decisions"):
-        ds2_heron.check(variant("v"), made(**wrong))
+        ds2_heron.check(variant("v"), heron_run(**wrong))
 
 
 def test_variants_can_be_chosen(tmp_path: Path):

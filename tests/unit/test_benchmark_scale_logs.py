@@ -8,6 +8,7 @@ from benchmarks import scale_logs
 from benchmarks.harness import Workbench
 from benchmarks.process import Run
 from benchmarks.trials import Trials
+from tests.support.scaled_runs import advised_run
 
 
 class Quiet:
@@ -16,16 +17,6 @@ class Quiet:
 
     def detail(self, text):
         del text
-
-
-def measured(ms, cores=4, partitions=3, predicted=2_000.0):
-    told = {"cores": cores, "partitions": partitions, "batch_ms": predicted}
-    return {
-        "batches": 9,
-        "measured_ms": ms,
-        "advised": {**told, "low_ms": 1_500.0, "high_ms": 2_500.0},
-        "stages": [{"tasks_ms": 100.0, "busy": 0.9}, {"tasks_ms": 300.0, "busy": 0.5}],
-    }
 
 
 @pytest.fixture
@@ -39,7 +30,7 @@ def asked(monkeypatch):
         runs = [
             Run(
                 variant=each.name,
-                measurement=measured(2_500.0 if "advised" in each.name else 6_000.0),
+                measurement=advised_run(2_500.0 if "advised" in each.name else 6_000.0),
                 failure=None,
                 memory={},
             )
