@@ -15,7 +15,9 @@ from rechannel.kernels.protocol.control import Reply
 from rechannel.kernels.tasks.report import FailedReply
 from rechannel.model.configuration import Configuration
 from rechannel.profiling.job.shares import CriticalShares
+from rechannel.reconfigure.arguments import strategy_of
 from rechannel.reconfigure.changes.change import Change
+from rechannel.reconfigure.plan import Plan
 from rechannel.reconfigure.record import Record
 from rechannel.reconfigure.strategies import Strategy
 from rechannel.replayed import Replay
@@ -98,10 +100,14 @@ class Control(Generic[S]):
     """(timestep, what holds from it on) of the latest timesteps, ascending, as far as the journal keeps them."""
     bytes_per_bin: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """Expected bytes of state, by operator."""
+    ms_per_byte: float = 0.0
+    """Measured cost of a byte of state that moves, in the timestep in which it moves."""
     rows_per_bin: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """Rows received over the last timesteps, by operator, shape (bins,)."""
     judge: Callable[[Change], str] = field(default=lambda _: "", repr=False)
     """What `refusal` asks."""
+    planner: Callable[[Change, Strategy], Plan] | None = field(default=None, repr=False)
+    """What `plan` calls; None where no job runs."""
     executors: Mapping[str, int] = field(default_factory=dict)
     """Cores of each executor, by its id, if Spark has several and tasks are placed on them; else empty."""
     places: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
@@ -139,6 +145,19 @@ class Control(Generic[S]):
         Changes that are under way do not count: whether a request may supersede them is decided when it is made.
         """
         return self.judge(change)
+
+    def plan(self, change: Change, *, strategy: Strategy | None = None) -> Plan:
+        """Return what a change would do, and at what cost, after all open changes. Nothing is requested.
+
+        strategy: None = all at once. The plan has no channels in its topology.
+
+        Raises RefusedError, UnknownOperatorError if a request would be refused, and NotReadyError in a test that
+        made the Control itself.
+        """
+        if self.planner is None:
+            msg = "no stream runs here, and a plan needs its state: test it with rc.testing.Harness"
+            raise NotReadyError(msg)
+        return self.planner(change, strategy_of(strategy))
 
     def replay(
         self, timesteps: range | int, *, logic: Mapping[str, Any] | None = None, examples: int = 10

@@ -83,7 +83,7 @@ class AutoScale(Controller):
 
     def _decide(self, control: Control[Scaling], window: MeasuredWindow) -> bool:
         """Make one decision, and request its changes. Returns whether there are any."""
-        action, said, steered = self.goal.decided(control, window, self.memory)
+        action, said, steered = self.goal.decided(control, window, self.memory, self.strategy)
         self.memory, steered = steered.memory, replace(steered, memory=None)
         known = replace(control.state, looked=window.last, steered=steered)
         control.state = known.with_decision(decision_of(said, action, window.last))

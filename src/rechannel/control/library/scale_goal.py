@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from rechannel.control.controller import Control
-from rechannel.control.library.scaled import Scaling
+from rechannel.control.library.scaled import Scaling, price
 from rechannel.errors import RefusedError
 from rechannel.reconfigure.changes.resources import executors
 from rechannel.reconfigure.strategies import Strategy, fluid
@@ -60,7 +61,7 @@ class Goal:
         )
 
     def decided(
-        self, control: Control[Scaling], window: MeasuredWindow, memory: Memory
+        self, control: Control[Scaling], window: MeasuredWindow, memory: Memory, strategy: Strategy
     ) -> tuple[Advice | None, Decision, Steered]:
         """Return what is to be changed after one more window, the decision, and what to remember.
 
@@ -68,7 +69,8 @@ class Goal:
         """
         seen = self._paced(window.seen)
         before = replace(control.state.steered, memory=memory)
-        action, after = step(self.steering, self._limited(control, seen), seen, before)
+        price_of = partial(price, control, strategy)
+        action, after = step(self.steering, self._limited(control, seen), seen, before, price_of)
         said = after.decision or Decision(at_s=seen.end_s, outcome="enough", why="")
         return action, said, after
 

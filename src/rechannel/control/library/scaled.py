@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from rechannel.control.controller import Control
+from rechannel.errors import RefusedError
 from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.changes.resources import executors
 from rechannel.reconfigure.changes.tasks import rescale
+from rechannel.reconfigure.changes.together import one_change
 from rechannel.reconfigure.record import Phase, Record
+from rechannel.reconfigure.strategies import Strategy
 from rechannel.scaling.decided import Decided
-from rechannel.scaling.policies.policy import Advice
+from rechannel.scaling.policies.policy import Advice, Seen
 from rechannel.scaling.policies.steering import carried_out
-from rechannel.scaling.policies.steering_state import Decision, Steered
+from rechannel.scaling.policies.steering_state import FREE, Decision, Price, Steered
 
 MOST_DECISIONS = 20
 """That are remembered; of those in a row that lead to nothing for the same reason, the last."""
@@ -121,3 +124,22 @@ def allowed(
         else:
             accepted.append(change)
     return accepted, refused
+
+
+def price(control: Control[Scaling], strategy: Strategy, seen: Seen, advice: Advice) -> Price:
+    """Return for how long a change would keep the stream at most: by its plan, and by the state that executors have.
+
+    Those that remain take over the state of executors that are released. Nothing if the change would be refused.
+    """
+    changes, _ = allowed(control, advice.parallelism, advice.executors)
+    if not changes:
+        return FREE
+    try:
+        plan = control.plan(one_change(changes), strategy=strategy)
+    except RefusedError:
+        return FREE
+    there = 0 if seen.cores is None else seen.cores.executors
+    released = 0.0 if advice.executors is None or not there else 1 - advice.executors / there
+    taken_over = max(0.0, released) * sum(map(sum, control.bytes_per_bin.values()))
+    moving_ms = len(plan.steps) * plan.cost_ms + taken_over * control.ms_per_byte
+    return Price(delay_s=moving_ms / 1e3)

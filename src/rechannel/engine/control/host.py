@@ -327,6 +327,7 @@ class ControlHost:
 
     def _callback(self, hosted: Hosted, seat: Seat, position: StreamPosition) -> Callback:
         (rows, sizes), placed = self._per_bin(position), self._placed()
+        asking = self._changes.asking(position, rows, sizes, placed.tasks)
         control = Control(
             name=seat.name,
             state=None,
@@ -342,7 +343,9 @@ class ControlHost:
             configurations=self._journal.state.configurations,
             rows_per_bin=rows,
             bytes_per_bin=sizes,
-            judge=self._changes.judge(position, rows),
+            judge=asking.refusal,
+            planner=asking.plan,
+            ms_per_byte=asking.ms_per_byte,
             replayer=self.replayer,
             executors=placed.executors,
             places=placed.tasks,

@@ -24,6 +24,7 @@ from rechannel.engine.program.dividing import (
 from rechannel.engine.program.physical import PhysicalPlan
 from rechannel.engine.program.position import StreamPosition
 from rechannel.engine.program.steps import can_combine
+from rechannel.engine.reconfigure.asking import Asking, sizes_of
 from rechannel.engine.reconfigure.calls import Calls
 from rechannel.engine.reconfigure.measured import Measured, PerBin
 from rechannel.engine.reconfigure.preparation_threads import PreparationThreads
@@ -31,7 +32,6 @@ from rechannel.engine.reconfigure.preparer import LiveManifests, NothingToPrepar
 from rechannel.engine.reconfigure.takeover import is_other_application, note_application, take_over
 from rechannel.model.configuration import Configuration
 from rechannel.model.hashspace import Intervals
-from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.coordination import Coordination, Now, finished
 from rechannel.reconfigure.coordinator import (
     Decision,
@@ -45,7 +45,7 @@ from rechannel.reconfigure.coordinator import (
 )
 from rechannel.reconfigure.events import Event, Finished, Requested
 from rechannel.reconfigure.record import Phase, Record
-from rechannel.reconfigure.requests import Request, abort, accept, refusal
+from rechannel.reconfigure.requests import Request, abort, accept
 from rechannel.reconfigure.steps import Sizes
 from rechannel.reconfigure.stream_facts import Divisible, Limits, NoLimits, StreamFacts
 from rechannel.sources.reader import SourceReader
@@ -175,14 +175,24 @@ class Reconfigurer:
         rows = self._measured.loads(configuration)
         return rows, {name: size for name, (_, size) in sizes.items()}
 
-    def judge(self, position: StreamPosition, rows: PerBin) -> Callable[[Change], str]:
-        """Return a function that says why a change would be refused now, "" if it would not. Any thread may call it.
+    def asking(
+        self,
+        position: StreamPosition,
+        rows: PerBin,
+        sizes: PerBin,
+        places: Mapping[str, Mapping[int, str]],
+    ) -> Asking:
+        """Return what answers questions about changes as the stream is now. Any thread may ask.
 
-        rows: as `per_bin` returns them.
+        rows, sizes: as `per_bin` returns them. places: executor of each task, by operator.
         """
         now = self.view(position, measured=False)
-        facts = replace(now.facts, loads={name: tuple(each) for name, each in rows.items()})
-        return partial(refusal, self.coordination, now=replace(now, facts=facts))
+        loads = {name: tuple(each) for name, each in rows.items()}
+        facts = replace(now.facts, loads=loads, places=places)
+        now = replace(now, facts=facts, sizes=sizes_of(position.configuration, sizes))
+        return Asking(
+            coordination=self.coordination, now=now, ms_per_byte=self._measured.ms_per_byte
+        )
 
     def _rows_of_sides(self) -> dict[str, tuple[float, float]]:
         """Rows of both sides of operators with two inputs, in the latest timestep."""

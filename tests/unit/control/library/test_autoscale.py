@@ -10,11 +10,12 @@ import rechannel as rc
 from rechannel.control.library import scale_goal
 from rechannel.control.library.scaled import Scaling, ended
 from rechannel.engine.reconfigure.cluster import FixedCluster
+from rechannel.engine.reconfigure.measured import Measured
 from rechannel.errors import RefusedError
 from rechannel.model.codec import decode
 from rechannel.model.configuration import Combine, Configuration
 from rechannel.reconfigure.record import Phase
-from rechannel.scaling.measured import measured_windows
+from rechannel.scaling.measured import Machines, measured_windows
 from rechannel.telemetry.hub import Hub
 from rechannel.telemetry.recent_tasks import TimestepTasks
 from rechannel.testing import Harness, ManualClock
@@ -193,6 +194,23 @@ def test_no_more_tasks_are_wanted_than_the_executors_that_there_may_be_have_core
 def test_all_cores_that_there_are_get_a_task_where_their_number_stays():
     busy = Busy(800, 1, cores_per_executor=4)
     assert busy.run(16)[-1] == 4  # 2 would keep the interval
+
+
+@pytest.mark.parametrize("ms_per_byte", [0.0, 1e6])
+def test_executors_are_released_only_where_that_saves_more_than_the_change_costs(
+    monkeypatch, ms_per_byte
+):
+    """The price is the plan's: state that moves, at what a byte takes."""
+    monkeypatch.setattr(Measured, "ms_per_byte", ms_per_byte)
+    busy = Busy(400, 4, executors=(1, 4), cores_per_executor=1, room=4, dry_run=True)
+    monkeypatch.setattr(
+        scale_goal, "machines_of", lambda _: Machines(executors=4, cores_per_executor=1)
+    )
+    busy.run(30)
+    made = {each.outcome: each for each in decisions(busy)}
+    assert ("price" in made, "changed" in made) == (bool(ms_per_byte), not ms_per_byte)
+    if ms_per_byte:
+        assert "core-seconds and saves 5,400 within 1800 s" in made["price"].why
 
 
 @pytest.mark.parametrize(("phase", "waiting"), [(Phase.DONE, {"counts": 4}), (Phase.FAILED, {})])
