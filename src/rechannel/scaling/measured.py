@@ -25,6 +25,7 @@ import numpy as np
 from rechannel.errors import RefusedError
 from rechannel.kernels.tasks.binned import unpack_bins
 from rechannel.model.configuration import Configuration
+from rechannel.scaling.allocated import idle_s, waiting
 from rechannel.scaling.model.rates import Floats, Reports
 from rechannel.scaling.model.topology import Topology, topology
 from rechannel.scaling.policies.policy import Activity, Arrivals, Cores, Seen, Tasks
@@ -106,6 +107,7 @@ def measured_windows(
                 configurations.get(span.configuration or -1),
                 machines,
                 rows_per_bin if span is made[-1] else NO_ROWS,
+                idle=idle_s(_until(found, span), machines.executors) if machines else (),
             ),
             first=span.steps[0].facts.timestep,
             last=span.steps[-1].facts.timestep,
@@ -146,6 +148,8 @@ def _seen(
     configuration: Configuration | None,
     machines: Machines | None,
     rows_per_bin: Mapping[str, Sequence[float]],
+    *,
+    idle: tuple[float, ...],
 ) -> Seen:
     names = dict.fromkeys(name for step in span.steps for name in step.tasks.operators)
     inner = [(a, b) for a, b in edges if a in names and b in names]
@@ -164,8 +168,13 @@ def _seen(
             for name in names
         },
         arrivals=_arrivals(span, fed, sums),
-        cores=None if machines is None else _cores(span, sums, configuration, machines),
+        cores=None if machines is None else _cores(span, sums, configuration, machines, idle),
     )
+
+
+def _until(found: Mapping[int, TimestepTasks], span: Span) -> list[TimestepTasks]:
+    last = span.steps[-1].facts.timestep
+    return [each for number, each in found.items() if number <= last]
 
 
 @lru_cache(maxsize=32)
@@ -264,9 +273,12 @@ def _cores(
     sums: Mapping[str, Summed],
     configuration: Configuration | None,
     machines: Machines,
+    idle: tuple[float, ...],
 ) -> Cores:
     used_ms = sum(each.core_ms for each in sums.values())
-    there_ms = machines.executors * machines.cores_per_executor * span.window_s * 1e3
+    number = machines.executors * machines.cores_per_executor
+    there_ms = number * span.window_s * 1e3
+    waiting_tasks, waiting_s = waiting((step.tasks for step in span.steps), number)
     in_flight = 1 if configuration is None else configuration.in_flight
     launches = [ms for step in span.steps if (ms := step.tasks.launch_ms) is not None]
     times = [span.start_ms, *(step.now_ms for step in span.steps)]
@@ -275,6 +287,9 @@ def _cores(
         executors=machines.executors,
         cores_per_executor=machines.cores_per_executor,
         busy=min(1.0, used_ms / there_ms),
+        waiting_tasks=waiting_tasks,
+        waiting_s=waiting_s,
+        idle_s=idle,
         interval_ms=began_ms if configuration is None else float(configuration.interval_ms),
         durations_ms=tuple(step.facts.duration_ms for step in span.steps),
         in_flight=in_flight,

@@ -18,12 +18,20 @@ from rechannel.scaling.measured import (
     machines_of,
     measured_windows,
 )
+from rechannel.scaling.policies.dhalion import Dhalion
+from rechannel.scaling.policies.dynamic_allocation import (
+    DynamicAllocation,
+    StreamingDynamicAllocation,
+)
 from rechannel.scaling.policies.policy import Advice, Cores, Memory, Policy, Seen
 from rechannel.scaling.policies.registry import policy_named
 from rechannel.scaling.policies.steering import step
 from rechannel.scaling.policies.steering_settings import Steering
 from rechannel.scaling.policies.steering_state import Decision, Steered
 from rechannel.scaling.policies.timesteps import TimestepDs2
+
+OF_EXECUTORS = (DynamicAllocation, StreamingDynamicAllocation)
+"""Policies that decide on nothing else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +109,13 @@ class Goal:
 
     def unfit(self, interval_ms: int) -> str:
         """Return why no decision can be made for a stream with an interval; "" if one can. interval_ms: 0 = none."""
+        if isinstance(self.policy, Dhalion):
+            return (
+                "policy 'dhalion' goes by back-pressure, which timesteps do not have: choose another"
+                " one, and try this one in the simulator, rechannel.testing.scaling"
+            )
+        if isinstance(self.policy, OF_EXECUTORS) and not self.scales_executors:
+            return "the policy decides on executors only: give executors=(least, most)"
         if interval_ms or self.latency_ms is not None or not isinstance(self.policy, TimestepDs2):
             return ""
         return "timesteps have no interval to keep: give latency_ms=, or the stream an interval_ms above 0"

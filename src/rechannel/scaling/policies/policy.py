@@ -79,9 +79,9 @@ class Cores:
     busy: float = 0.0
     """Share of the core-seconds of the window in which tasks ran."""
     waiting_tasks: int = 0
-    """Tasks that waited for a core at the end of the window."""
+    """Tasks that waited for a core: at the end of the window, or in the turn in which they waited longest."""
     waiting_s: float = 0.0
-    """For how long some tasks have been waiting without a break."""
+    """For how long they waited without a break."""
     idle_s: tuple[float, ...] = ()
     """For how long each idle executor has had no task."""
     interval_ms: float = 0.0

@@ -273,3 +273,17 @@ def test_a_stream_without_an_interval_is_refused_before_it_runs():
     process.run()
     with pytest.raises(RefusedError, match="above 0"):
         asked.result(timeout=1)
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        ("dhalion", "timesteps do not have"),
+        ("dynamic-allocation", r"give executors=\(least, most\)"),
+        ("streaming-dynamic-allocation", r"give executors=\(least, most\)"),
+    ],
+)
+def test_a_policy_that_could_never_act_is_refused(policy, words):
+    scale = rc.control.library.AutoScale(policy=policy)
+    with pytest.raises(RefusedError, match=words):
+        clicked(interval_ms=100).start(controllers=[rc.control.install(scale)])
