@@ -54,12 +54,13 @@ def judged(timesteps: Sequence[Mapping[str, Any]], main: str, target: float) -> 
     timesteps: in order, each with `looked_ms` (when it looked at its sources), `done_ms`, `rows` read of the sources
     and `tasks` by operator. main: the operator whose tasks count. target: rows per second that arrive at the sources.
 
-    The rate is that between the ends of timesteps: from the first one to the last one under the last plan. Raises
+    The rate is that between the ends of timesteps: from the first one to the last one under the last plan. The very
+    first timestep of a stream is left out: it reads what is there at once, and ends before the others are late. Raises
     ValueError if there are fewer than three of these.
     """
     plans = [each["tasks"] for each in timesteps]
     changed = [n for n in range(1, len(plans)) if plans[n] != plans[n - 1]]
-    first = changed[-1] if changed else 0
+    first = changed[-1] if changed else 1
     under = timesteps[first:]
     if len(under) < 3:
         raise ValueError(f"{len(under)} timesteps ran under the last plan, too few to judge it")

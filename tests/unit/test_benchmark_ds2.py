@@ -53,6 +53,13 @@ def test_a_rate_that_is_not_read_is_not_kept():
     assert (found.steps, found.last, found.kept) == (0, 8, False)
 
 
+def test_the_first_timestep_of_a_stream_that_stays_as_it_is_says_nothing_of_its_rate():
+    run = timesteps([{"main": 8}] * 6)
+    run[0] |= {"rows": 0, "done_ms": 100}
+    found = judged(run, "main", target=100.0)
+    assert (found.steps, found.rate) == (0, pytest.approx(1.0))
+
+
 def test_few_timesteps_are_not_judged():
     with pytest.raises(ValueError, match="2 timesteps"):
         judged(timesteps([{"main": 8}] * 3 + [{"main": 9}] * 2), "main", target=100.0)
