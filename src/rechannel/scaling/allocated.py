@@ -8,24 +8,21 @@ task since some moment, all others have been idle since then.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rechannel.telemetry.recent_tasks import OperatorTasks, TimestepTasks
 
 
-def waiting(timesteps: Iterable[TimestepTasks], cores: int) -> tuple[int, float]:
+def waiting(timestep: TimestepTasks, cores: int) -> tuple[int, float]:
     """Return how many tasks waited for a core, and for how many seconds, in the turn in which they waited longest."""
-    turns = (turn for each in timesteps for turn in each.operators.values())
+    turns = [each for each in timestep.operators.values() if len(each.rows) > cores]
     return max((_waited(turn, cores) for turn in turns), key=lambda each: each[1], default=(0, 0.0))
 
 
 def _waited(turn: OperatorTasks, cores: int) -> tuple[int, float]:
     tasks = len(turn.rows)
-    beyond = max(0, tasks - cores)
-    if not beyond:
-        return 0, 0.0
     waves = -(-tasks // cores)
-    return beyond, (turn.ended_ms - turn.began_ms) / 1e3 * (waves - 1) / waves
+    return tasks - cores, (turn.ended_ms - turn.began_ms) / 1e3 * (waves - 1) / waves
 
 
 def idle_s(timesteps: Sequence[TimestepTasks], executors: int) -> tuple[float, ...]:

@@ -278,7 +278,7 @@ def _cores(
     used_ms = sum(each.core_ms for each in sums.values())
     number = machines.executors * machines.cores_per_executor
     there_ms = number * span.window_s * 1e3
-    waiting_tasks, waiting_s = waiting((step.tasks for step in span.steps), number)
+    waiting_tasks, waiting_s = waiting(span.steps[-1].tasks, number)
     in_flight = 1 if configuration is None else configuration.in_flight
     launches = [ms for step in span.steps if (ms := step.tasks.launch_ms) is not None]
     times = [span.start_ms, *(step.now_ms for step in span.steps)]

@@ -29,16 +29,13 @@ def timestep(number, executors, *turns):
     [(4, 4, (0, 0.0)), (5, 4, (1, 1.5)), (8, 4, (4, 1.5)), (12, 4, (8, 2.0))],
 )
 def test_tasks_beyond_the_cores_wait_until_the_last_wave_begins(tasks, cores, found):
-    assert waiting([timestep(1, 2, turn(tasks, 1_000.0, 4_000.0))], cores) == found
+    assert waiting(timestep(1, 2, turn(tasks, 1_000.0, 4_000.0)), cores) == found
 
 
 def test_the_longest_wait_counts():
-    some = [
-        timestep(1, 2, turn(9, 0.0, 400.0), turn(3, 400.0, 9_000.0)),
-        timestep(2, 2, turn(5, 0.0, 1_000.0)),
-    ]
-    assert waiting(some, 4) == (1, 0.5)
-    assert waiting([], 4) == (0, 0.0)
+    turns = turn(9, 0.0, 400.0), turn(3, 400.0, 9_000.0), turn(5, 9_000.0, 10_000.0)
+    assert waiting(timestep(1, 2, *turns), 4) == (1, 0.5)
+    assert waiting(timestep(1, 2), 4) == (0, 0.0)
 
 
 def test_executors_idle_since_the_last_timestep_in_which_as_many_had_tasks():

@@ -2,8 +2,8 @@
 
 The formulas are those of `timesteps.py`. A supposition is one set of costs of all operators: the estimate, or one end
 of its interval. What is asked of a number of cores is one figure, the share of the nearest bound that is used; it falls
-with the cores, so the least number that uses at most 1 is found by trying powers of 2, and then by cutting what is left
-into 16 parts until one number is left.
+with the cores, so the least number that uses at most 1 is found by trying powers of 4 and the neighbours of a first
+guess, and then by cutting what is left into 16 parts until one number is left. Where the guess is good, nothing is.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ Ints: TypeAlias = npt.NDArray[np.int_]
 
 PARTS = 16
 STEPS = np.arange(PARTS) / (PARTS - 1)
+AROUND = np.arange(-3.0, 11.0)
+"""Neighbours of the first guess that are tried with it."""
 ALMOST = 1.05
 """If no number of cores keeps the interval: how near to the best a smaller one must come."""
 
@@ -100,9 +102,14 @@ def least_cores_each(turns: Turns, pace: Pace, *, most: int) -> tuple[Ints, npt.
     reached = turns.used(pace, np.full((count, 1), float(most)))
     keeps = reached <= allowed
     allowed = np.where(keeps, allowed, reached * ALMOST)
-    low = np.ones(count)
-    tried = np.minimum(2.0 ** np.arange(most.bit_length() + 1), most)[None, :].repeat(count, axis=0)
-    at = np.arange(count)
+    low, at = np.ones(count), np.arange(count)
+    powers = np.broadcast_to(
+        4.0 ** np.arange(most.bit_length() // 2 + 1), (count, most.bit_length() // 2 + 1)
+    )
+    tried = np.concatenate([powers, _guess(turns, pace)[:, None] + AROUND], axis=1)
+    tried.clip(1.0, float(most), out=tried)
+    tried[:, 0], tried[:, -1] = 1.0, most
+    tried.sort(axis=1)
     while True:
         enough = each.used(pace, tried[:, :, None]) <= allowed[:, None]
         enough[:, -1] = True
@@ -112,3 +119,20 @@ def least_cores_each(turns: Turns, pace: Pace, *, most: int) -> tuple[Ints, npt.
         if not (high > low).any():
             return high.astype(int), keeps
         tried = np.floor(low[:, None] + (high - low)[:, None] * STEPS)
+
+
+def _guess(turns: Turns, pace: Pace) -> Floats:
+    """Return about the cores with which a timestep is done in time, if each operator has a task for each core.
+
+    That solves  D + F + d m C + W / C = k u T  for the smaller C, with F and W the fixed and other milliseconds of m
+    operators.
+    """
+    rows_ms = turns.rows * turns.row_ms
+    work = np.maximum((rows_ms * turns.heaviest).sum(axis=-1), 1.0)
+    fixed = turns.fixed_ms.sum(axis=-1)
+    room = np.maximum(pace.in_flight * pace.room_ms - pace.driver_ms - fixed, 1.0)
+    launches = max(pace.launch_ms, NEGLIGIBLE_MS) * turns.rows.shape[-1]
+    root = np.sqrt(np.maximum(room**2 - 4 * launches * work, 0.0))
+    busy = rows_ms.sum(axis=-1) / np.maximum(pace.room_ms - fixed, 1.0)
+    guess: Floats = np.ceil(np.maximum(2 * work / (room + root), busy))
+    return guess

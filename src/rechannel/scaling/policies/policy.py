@@ -79,7 +79,8 @@ class Cores:
     busy: float = 0.0
     """Share of the core-seconds of the window in which tasks ran."""
     waiting_tasks: int = 0
-    """Tasks that waited for a core: at the end of the window, or in the turn in which they waited longest."""
+    """Tasks that waited for a core: at the end of the window, or in the turn of its last timestep that they waited for
+    longest."""
     waiting_s: float = 0.0
     """For how long they waited without a break."""
     idle_s: tuple[float, ...] = ()
