@@ -1,4 +1,4 @@
-"""Runs of `ds2-nexmark`, `ds2-flink`, `ds2-heron`, `scale-logs` and `autopilot`, made up."""
+"""Runs of `ds2-nexmark`, `ds2-flink`, `ds2-heron`, `scale-logs`, `autopilot` and `simulator-error`, made up."""
 
 from __future__ import annotations
 
@@ -87,3 +87,26 @@ def flown() -> dict[str, Any]:
         "rows": rows,
         "views": rows,
     }
+
+
+def recorded_run(*, cores: int = 4, slower: float = 1.0) -> dict[str, Any]:
+    """A run of `simulator-error` that takes what the model says; from the third phase on, `slower` times that."""
+    steps: list[dict[str, Any]] = []
+    for phase, (rows, tasks) in enumerate([(40, 1), (300, 2), (600, 4), (160, 4), (400, 8)]):
+        ms = (80.0 + 4.0 * rows / tasks) * (slower if phase > 1 else 1.0)
+        turns = 2.0 + ms * -(-tasks // cores)
+        operators = {
+            "in": {"rows": [rows], "ms": [2.0]},
+            "counts": {"rows": [rows // tasks] * tasks, "ms": [ms] * tasks},
+        }
+        steps += [
+            {
+                "phase": phase,
+                "now_ms": 0,
+                "took_ms": 50.0 + turns,
+                "turns_ms": turns,
+                "launch_ms": None,
+                "operators": operators,
+            }
+        ] * 6
+    return {"interval_ms": 2_000, "timesteps": steps}

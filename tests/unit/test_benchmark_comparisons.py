@@ -20,7 +20,14 @@ from benchmarks.harness import (
 from benchmarks.process import Run
 from benchmarks.registry import BENCHMARKS
 from tests.support.benchmarks import bench, failed, stepped_run, succeeded
-from tests.support.scaled_runs import advised_run, flown, heron_run, measured, word_count
+from tests.support.scaled_runs import (
+    advised_run,
+    flown,
+    heron_run,
+    measured,
+    recorded_run,
+    word_count,
+)
 
 SECONDS = {
     "rechannel": 1.0,
@@ -318,6 +325,8 @@ def test_goals_are_ratios_of_the_full_size(
             made |= heron_run()
         if name == "scale-logs":
             made |= advised_run(2_000.0)
+        if name == "simulator-error":
+            made |= recorded_run()
         if name == "placement":
             made |= placed_run(placed=v.name == "placed")
         if name == "trisk":
