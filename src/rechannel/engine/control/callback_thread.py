@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from functools import partial
 from queue import SimpleQueue
 
 from rechannel.engine.control.callbacks import Callback, Returned
+from rechannel.engine.failures.threads import DaemonThreads
 
 
 class CallbackThread:
@@ -57,7 +58,7 @@ class CallbackThread:
     def pool(self) -> Executor:
         """Return what runs calls, and begins its thread with the first of them."""
         if self._own is None:
-            self._own = ThreadPoolExecutor(1, "rechannel-controllers")
+            self._own = DaemonThreads(1, "rechannel-controllers")
         return self._own
 
     def close(self) -> None:

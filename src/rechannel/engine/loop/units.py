@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 
+from rechannel.engine.failures.threads import DaemonThreads
 from rechannel.engine.loop.core.commands import StartUnits
 from rechannel.engine.loop.core.events import UnitDone, UnitFailed
 from rechannel.engine.loop.core.schedule import Unit
@@ -28,7 +29,7 @@ class Units:
     ) -> None:
         """executor: None = the calling thread for a unit alone, and a pool. waits: dates failures."""
         self._runner, self._inbox, self._executor, self._waits = runner, inbox, executor, waits
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool: DaemonThreads | None = None
 
     def start(self, command: StartUnits) -> CameBack | None:
         """Start units; return what one brought that ran here and now."""
@@ -55,7 +56,7 @@ class Units:
         if self._executor is not None:
             return self._executor
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(MOST_THREADS, "rechannel-unit")
+            self._pool = DaemonThreads(MOST_THREADS, "rechannel-unit")
         return self._pool
 
     def shut_down(self) -> None:

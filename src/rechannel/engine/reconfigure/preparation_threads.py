@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any, TypeAlias
 
+from rechannel.engine.failures.threads import DaemonThreads
 from rechannel.engine.reconfigure.prefetch_plan import AGAIN
 from rechannel.engine.reconfigure.preparer import Preparer
 from rechannel.reconfigure.coordination import Coordination, Now
@@ -34,7 +35,7 @@ class PreparationThreads:
         self._preparer = preparer
         self._wake = wake
         self._executor = executor
-        self._own: ThreadPoolExecutor | None = None
+        self._own: DaemonThreads | None = None
         self._ready: SimpleQueue[Event] = SimpleQueue()
         self._preparing: dict[str, Record] = {}
         self._next_steps: dict[str, LatestRun] = {}
@@ -148,7 +149,7 @@ class PreparationThreads:
         if self._executor is not None:
             return self._executor
         if self._own is None:
-            self._own = ThreadPoolExecutor(THREADS, "rechannel-prepare")
+            self._own = DaemonThreads(THREADS, "rechannel-prepare")
         return self._own
 
 
