@@ -54,6 +54,7 @@ from rechannel.engine.view.pinned import Pinned
 from rechannel.engine.view.state_view import StateView
 from rechannel.model.configuration import Configuration
 from rechannel.profiling.api import shares_of
+from rechannel.profiling.job.shares import CriticalShares
 from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.edits import change_set
 from rechannel.settings import Settings
@@ -254,16 +255,17 @@ class _Assembly:
         state = first_state(
             journal.state, current.plan, opened.configuration, seams.sized(settings)
         )
+        known = self._reconciled(state)
         outside = self._outside(
             opened,
             switch=switch,
             publisher=publisher,
             store=borne,
             housekeeper=housekeeper,
-            first=self._first_position(state),
+            first=position_of(known, 0, self.journal.state.coordination),
         )
         # The time of the stream is not read yet: that is for the driver to begin with.
-        outside.controllers.resume(lambda: outside.position(state, journal.state.stream_ms))
+        outside.controllers.resume(lambda: outside.position(known, journal.state.stream_ms))
         return Parts(
             name=self.name,
             store=seams.store,
@@ -284,13 +286,13 @@ class _Assembly:
             session=seams.session,
         )
 
-    def _first_position(self, state: LoopState) -> StreamPosition:
-        """What other threads see until the driver has recovered: the Configuration that the journal has."""
+    def _reconciled(self, state: LoopState) -> LoopState:
+        """What controllers and other threads see until the driver has recovered: the journal's Configuration."""
         journal = self.journal.state
-        if journal.configurations:
-            held = reconciled(journal.configuration_at(state.last + 1), state.configuration)
-            state = structs.replace(state, configuration=held)
-        return position_of(state, 0, journal.coordination)
+        if not journal.configurations:
+            return state
+        held = reconciled(journal.configuration_at(state.last + 1), state.configuration)
+        return structs.replace(state, configuration=held)
 
     def _publisher(self, opened: _Opened, stopping: Stopping) -> Publisher:
         """What publishes timesteps after their commit."""
@@ -338,13 +340,18 @@ class _Assembly:
             wanted = change_set(change)
             return offered_change(wanted, switch, opened.opener, place, supersede=supersede)
 
+        def profile(*, after: int, most: int) -> CriticalShares | None:
+            # Tasks of a timestep may have run before the commit of the one that is in flight with it.
+            reaching = most + published.position.configuration.in_flight
+            return shares_of(opened.hub.recent_events(reaching), after=after, most=most)
+
         opened.hub.told = inbox.wake
         controllers = ControlHost(
             journal=journal,
             changes=changes,
             progress=lambda: opened.hub.recent_progress,
             tasks=lambda: opened.hub.recent_tasks,
-            profile=lambda **which: shares_of(opened.hub.recent_events, **which),
+            profile=profile,
             clock=seams.clock,
             wake=inbox.wake,
             given=self.start.controllers,

@@ -45,6 +45,11 @@ class Decided(Facts):
     became: str = ""
     """What became of it: the changes that were made, or why none was."""
 
+    def __post_init__(self) -> None:
+        """Check the timestep. Raises ValueError."""
+        if self.timestep < 0:
+            raise ValueError(f"Decided(timestep={self.timestep}): give the number of a timestep")
+
     @property
     def wants(self) -> bool:
         """Whether it wanted any change of the stream."""

@@ -12,9 +12,11 @@ import inspect
 import json
 import operator
 import pickle
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -39,6 +41,10 @@ if TYPE_CHECKING:
 _BATCH_ROWS = 1 << 16
 
 
+RANGES_KEPT = 4
+"""Ranges of offsets whose partitions are kept: a few timesteps are in flight, and each is planned soon."""
+
+
 class PythonReader(NativeReader):
     """Reads a `PythonConnector`. Offsets are the data source's own dicts.
 
@@ -51,13 +57,15 @@ class PythonReader(NativeReader):
     def __init__(self, connector: PythonConnector) -> None:
         """Make the data source, if a class was given, and its reader."""
         self._kind = connector.kind
+        # The driver looks for the next timestep while the tasks of one are planned in a thread of its own.
+        self._one_at_a_time = Lock()
         with self._asked("made"):
             made = isinstance(connector.source, type)
             source = connector.source(_options(connector)) if made else connector.source
             columns = _columns(source, connector.schema)
             self._reader = stream_reader(source, columns)
         self._source, self._columns = source, columns
-        self._partitions: tuple[tuple[Offset, Offset], list[bytes]] | None = None
+        self._partitions: deque[tuple[Offset, Offset, list[bytes]]] = deque(maxlen=RANGES_KEPT)
         self.schema: pa.Schema = arrow_schema(columns)
 
     def initial(self) -> Offset:
@@ -122,16 +130,21 @@ class PythonReader(NativeReader):
                 stop()
 
     def _pickled(self, start: Offset, end: Offset) -> list[bytes]:
-        if self._partitions is None or self._partitions[0] != (start, end):
-            with self._asked("partitions"):
-                asked = _partitions(self._reader, dict(start), dict(end))
-                pickled = [cloudpickle.dumps(part) for part in asked]  # type: ignore[no-untyped-call]
-            self._partitions = ((start, end), pickled)
-        return self._partitions[1]
+        with self._asked("partitions"):
+            for first, last, known in self._partitions:
+                if (first, last) == (start, end):
+                    return known
+            asked = _partitions(self._reader, dict(start), dict(end))
+            pickled = [cloudpickle.dumps(part) for part in asked]  # type: ignore[no-untyped-call]
+            self._partitions.append((start, end, pickled))
+        return pickled
 
     @contextmanager
     def _asked(self, method: str) -> Iterator[None]:
-        with _blamed(f"the Python data source {self._kind!r} failed in {method}"):
+        with (
+            self._one_at_a_time,
+            _blamed(f"the Python data source {self._kind!r} failed in {method}"),
+        ):
             yield
 
 

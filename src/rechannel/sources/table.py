@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -35,6 +35,7 @@ from rechannel.sources.spark_types import arrow_schema
 from rechannel.state.segments.arrow_file import in_pieces
 from rechannel.state.segments.rows_file import read_rows, write_rows
 from rechannel.state.store import Store
+from rechannel.threads import DaemonThreads
 
 _LOG = logging.getLogger("rechannel")
 
@@ -141,7 +142,7 @@ class TableReader(NativeReader):
         self._looked_ms = 0
         self._forgotten = 0
         self._aside = aside
-        self._own: ThreadPoolExecutor | None = None
+        self._own: DaemonThreads | None = None
         self._reading: Future[pa.RecordBatch] | None = None
 
     @property
@@ -263,7 +264,7 @@ class TableReader(NativeReader):
     def _threads(self) -> Executor:
         if self._aside is not None:
             return self._aside
-        self._own = self._own or ThreadPoolExecutor(1, "rechannel-table")
+        self._own = self._own or DaemonThreads(1, "rechannel-table")
         return self._own
 
     def _read(self) -> pa.RecordBatch:

@@ -5,6 +5,7 @@ The loop's thread calls it; the log's thread does everything slow (reading Spark
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,7 @@ class Hub:
         self.troubles = Troubles(self._troubled)
         self._tasks = RecentTasks()
         self._events = RecentEvents()
+        self._folding = threading.Lock()
         self.told: Callable[[], None] = lambda: None
         """Called when `recent_tasks` has another timestep, in the thread of the log if there is one."""
         self._log = None
@@ -83,10 +85,9 @@ class Hub:
         """Tasks of the last committed timesteps, oldest first; with a log, up to a second late."""
         return self._tasks.recent
 
-    @property
-    def recent_events(self) -> tuple[Event, ...]:
-        """Events of the last committed timesteps, oldest first; with a log, up to a second late."""
-        return self._events.recent
+    def recent_events(self, timesteps: int) -> tuple[Event, ...]:
+        """Return events of the last committed timesteps, oldest first; with a log, up to a second late."""
+        return self._events.recent(timesteps)
 
     @property
     def totals(self) -> Sums:
@@ -230,8 +231,10 @@ class Hub:
 
     def _completed(self, events: Iterable[Event]) -> None:
         """Fold events that have Spark's figures."""
-        before = self._tasks.recent
-        self._tasks.see(events)
-        self._events.see(events)
-        if self._tasks.recent is not before:
+        with self._folding:  # without a log, threads of sinks and the driver's come here
+            before = self._tasks.recent
+            self._tasks.see(events)
+            self._events.see(events)
+            new = self._tasks.recent is not before
+        if new:
             self.told()

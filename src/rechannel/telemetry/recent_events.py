@@ -28,10 +28,9 @@ class RecentEvents:
         self._open: list[Event] = []
         self._recent: tuple[tuple[Event, ...], ...] = ()
 
-    @property
-    def recent(self) -> tuple[Event, ...]:
-        """Events up to the last commit, oldest first."""
-        return tuple(event for each in self._recent for event in each)
+    def recent(self, timesteps: int = MOST_TIMESTEPS) -> tuple[Event, ...]:
+        """Return the events between the commits of the last timesteps, oldest first. timesteps: how many at most."""
+        return tuple(event for each in self._recent[-timesteps:] for event in each)
 
     def see(self, events: Iterable[Event]) -> None:
         """Keep events, in the order in which they happened."""

@@ -40,6 +40,14 @@ def test_events_count_once():
     assert not trigger.due(moment(events={"change_done": 2}), moment(events={"change_done": 2}))
 
 
+def test_an_operation_after_each_measured_timestep_makes_none():
+    measured, done = rc.control.on("measured"), rc.control.on("change_done")
+    assert measured.due(moment(2, measured=2), moment(1, measured=1))
+    assert not measured.urgent(moment(2, measured=2), moment(1, measured=1))
+    assert measured.urgent(moment(2, calls=2), moment(1, calls=1))
+    assert done.urgent(moment(events={"change_done": 1}), None)
+
+
 def test_a_watermark_fires_once():
     trigger = rc.control.on("watermark", at_ms=1_000)
     assert not trigger.due(moment(events={"watermark": 999}), None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rechannel.scaling.decided import MOST_SHOWN, Decided, decisions_in, decisions_since, story
 
 
@@ -40,6 +42,14 @@ def test_states_that_show_none():
 def test_what_has_another_shape_is_left_out():
     mixed = state(FULL)
     mixed["decisions"] += ["a text", {"timestep": 3}, {**FULL.to_dict(), "timestep": "three"}]
+    assert decisions_in(mixed) == (FULL,)
+
+
+def test_a_decision_is_of_a_timestep():
+    with pytest.raises(ValueError, match=r"Decided\(timestep=-1\): give the number of a timestep"):
+        made(-1)
+    mixed = state(FULL)
+    mixed["decisions"].append({**FULL.to_dict(), "timestep": -1})
     assert decisions_in(mixed) == (FULL,)
 
 

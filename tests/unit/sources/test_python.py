@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -160,6 +162,40 @@ def test_partitions_are_asked_once_per_timestep_and_again_for_a_replay(calls):
     assert calls.count("partitions") == 1
     with pytest.raises(SourceError, match="must be a function of the two offsets"):
         opened("moody").split_reader(start, end, layout)
+
+
+def test_partitions_of_the_timesteps_in_flight_are_known(calls):
+    reader = opened("moody", schema="n bigint, s string")
+    ranges = [({"at": [0, n]}, {"at": [0, n + 1]}) for n in range(3)]
+    for start, end in ranges:
+        reader.layout(start, end)
+    for start, end in ranges:
+        reader.layout(start, end)
+    assert calls.count("partitions") == 3
+
+
+def test_the_source_is_asked_one_question_at_a_time():
+    inside, most = 0, 0
+
+    class Slow:
+        def commit(self, end):
+            nonlocal inside, most
+            inside += 1
+            most = max(most, inside)
+            time.sleep(0.002)
+            inside -= 1
+
+    reader = opened()
+    reader._reader = Slow()
+    threads = [
+        threading.Thread(target=lambda: [reader.committed({"at": 1}) for _ in range(5)])
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
 
 
 def test_commit_and_stop_reach_the_source(calls):

@@ -12,7 +12,7 @@ from rechannel.control.library.way_back import way_back
 from rechannel.model.codec import Json, decode, encode
 from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.changes.change import Change
-from rechannel.reconfigure.record import Phase
+from rechannel.reconfigure.record import Phase, Record
 
 Compared: TypeAlias = Callable[[Figures | None, Figures | None], float | None]
 
@@ -45,6 +45,11 @@ class Verdict:
     """The change that takes it back; None = there is none."""
 
 
+def under_way(control: Control[Any]) -> bool:
+    """Whether a change of anyone is being carried out; one that is scheduled for later is not."""
+    return any(record.open and not record.scheduled for record in control.changes)
+
+
 def attempted(control: Control[Any], touched: tuple[str, ...], before: Figures) -> Attempt:
     """Return a change that is requested now. touched: operators. before: timesteps without it."""
     base = encode(control.configuration)
@@ -58,7 +63,7 @@ def verdict(
 
     window: timesteps. compared: returns the share of a timestep that was saved, from those before and after.
     """
-    since = [r for r in control.changes if r.open or (r.last_timestep or 0) > attempt.first]
+    since = [r for r in control.changes if _took_part(r, attempt.first)]
     own = next((r for r in since if control.requested(r)), None)
     if own is None:
         return Verdict(text="the change was not carried out")
@@ -70,12 +75,20 @@ def verdict(
     after = between(control.progress, last + SETTLE - 1, control.timestep + 1)[:window]
     if len(after) < window:
         return None
-    share = None if len(since) > 1 else compared(attempt.before, figures_of(after))
-    if share is None:
+    if len(since) > 1:
         return Verdict(text=f"{own.id} is not judged: something else has changed too")
+    share = compared(attempt.before, figures_of(after))
+    if share is None:
+        why = "timesteps have far more or far fewer rows than before"
+        return Verdict(text=f"{own.id} is not judged: {why}")
     base = decode(Configuration, attempt.base)
     return Verdict(
         text=f"{own.id} saves {share:.0%} of a timestep",
         share=share,
         back=way_back(base, control.configuration, attempt.touched),
     )
+
+
+def _took_part(record: Record, after: int) -> bool:
+    """Whether a change was carried out after a timestep, or is under way. One that is scheduled for later is not."""
+    return (record.open and not record.scheduled) or (record.last_timestep or 0) > after

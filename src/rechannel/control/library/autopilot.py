@@ -9,12 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from rechannel.control.controller import Control, Controller, Outcome
+from rechannel.control.library.attempt import under_way
 from rechannel.control.library.autoscale import AutoScale
 from rechannel.control.library.flight import Flying
-from rechannel.control.library.mending import Rules, asked, check, due, mend, relax, view_of
+from rechannel.control.library.mending import (
+    Rules,
+    answered,
+    asked,
+    check,
+    mend,
+    relax,
+    take_turn,
+    view_if_due,
+    view_of,
+)
 from rechannel.control.operation import Operation
 from rechannel.control.triggers import every
 
@@ -58,6 +68,7 @@ class Autopilot(Controller):
             barred_s=barred_s,
             utilisation=target_utilisation,
             latency_ms=latency_ms,
+            steering=self.scale.goal.steering,
         )
 
     def on_init(self) -> Flying:
@@ -70,13 +81,13 @@ class Autopilot(Controller):
         if known.state != "watching":
             check(control, self.rules)
         elif known.scaling.requested is not None or known.scaling.waiting:
-            self._scale(control)
-        elif not any(record.open and not record.scheduled for record in control.changes):
+            take_turn(control, self.scale)
+        elif not under_way(control):
             return self._evaluated(control)
         return None
 
     def _evaluated(self, control: Control[Flying]) -> Operation | None:
-        found = view_of(control, self.rules) if due(control, self.rules) else None
+        found = view_if_due(control, self.rules)
         if found is not None:
             view, bound = found
             known = replace(control.state, evaluated=control.timestep)
@@ -88,23 +99,12 @@ class Autopilot(Controller):
             else:
                 mend(control, view, bound, {}, self.rules)
         if not (control.requests or control.state.held):
-            self._scale(control)
+            take_turn(control, self.scale)
         return None
 
     def on_complete(self, control: Control[Flying], outcome: Outcome) -> None:
         """Mend what the tasks were asked about, if it still binds."""
-        found = view_of(control, self.rules)
-        view, bound = (None, None) if found is None or outcome.failed else found
-        if view is None or bound is None or asked(bound, view) is None:
-            return
-        if not bound.operator or bound.operator in outcome.replies:
+        found = None if outcome.failed or under_way(control) else view_of(control, self.rules)
+        view, bound = found or (None, None)
+        if view is not None and bound is not None and answered(bound, outcome.replies):
             mend(control, view, bound, outcome.replies, self.rules)
-
-    def _scale(self, control: Control[Flying]) -> None:
-        """Give AutoScale the turn. What it decides is among the decisions."""
-        known = control.state
-        now = replace(known.scaling, decisions=known.decisions)
-        own: Control[Any] = replace(control, state=now)  # type: ignore[arg-type]
-        self.scale.on_begin(own)
-        made = replace(own.state, decisions=())
-        control.state = replace(known, scaling=made, decisions=own.state.decisions)

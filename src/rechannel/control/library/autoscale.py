@@ -1,8 +1,7 @@
 """Scales the stream: every policy interval, decides how many tasks and executors it needs, and requests them.
 
-A policy of `rechannel.scaling.policies` decides, its steering says whether the advice is followed, and changes go the
-usual way, a few bins at a time. Tasks follow executors: more tasks on the old cores would make timesteps longer until
-the new executors are there. Installed with `dry_run=True`, it only advises.
+A policy of `rechannel.scaling.policies` decides, its steering says whether the advice is followed, and changes go a few
+bins at a time. Tasks follow executors: more tasks on the old cores would make timesteps longer until these are there.
 """
 
 from __future__ import annotations
@@ -11,13 +10,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from rechannel.control.controller import Control, Controller
+from rechannel.control.library.attempt import under_way
 from rechannel.control.library.scale_goal import Goal, policy_for, steering_for, strategy_for
-from rechannel.control.library.scaled import Scaling, allowed, decision_of, ended, own_changes
+from rechannel.control.library.scaled import Scaling, allowed, decision_of, ended
 from rechannel.control.triggers import on
 from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.changes.together import one_change
 from rechannel.scaling.measured import MeasuredWindow
 from rechannel.scaling.policies.damping import EXECUTORS
+from rechannel.scaling.policies.policy import Memory
 
 
 class AutoScale(Controller):
@@ -41,9 +42,8 @@ class AutoScale(Controller):
         """policy: its name. target_utilisation: share of an interval, or of an instance's time, that may be used.
 
         latency_ms: what interval and timestep may take together; needed where timesteps have no interval. min, max:
-        tasks of an operator. executors: least and most; None = their number stays. cores_per_executor: None = as many
-        as tasks were seen on. steering: settings of `rechannel.testing.scaling.Steering` by name, such as interval_s,
-        warm_up_s and down_delay_s. bins: that move at a time. Raises RefusedError.
+        tasks of an operator. executors: least and most; None = their number stays. cores_per_executor: None = those
+        that tasks were seen on. steering: settings of `rechannel.testing.scaling.Steering`. bins: that move at a time.
         """
         self.goal = Goal(
             policy=policy_for(policy, target_utilisation),
@@ -54,20 +54,21 @@ class AutoScale(Controller):
             cores_per_executor=cores_per_executor,
         )
         self.strategy = strategy_for(bins)
-        self.memory, self.begun = None, False
+        self.memory: Memory = None
+        self.began_s = 0.0
 
     def on_init(self) -> Scaling:
         """Nothing is known."""
         return Scaling()
 
     def unfit(self, configuration: Configuration) -> str:
-        """Return why no decision could be made: nothing says how long a timestep may take."""
+        """Return why no decision can be made; "" if one can."""
         return self.goal.unfit(configuration.interval_ms)
 
     def on_begin(self, control: Control[Scaling]) -> None:
         """Go on with the last decision, or make the next one from the windows that are complete."""
-        known = control.state if self.begun else control.state.with_start(control.time_ms / 1e3)
-        control.state, self.begun = known, True
+        self.began_s = self.began_s or control.time_ms / 1e3
+        known = control.state = control.state.with_start(self.began_s)
         if known.requested is not None:
             over, done, became = ended(control, known.requested)
             if not over:
@@ -76,7 +77,9 @@ class AutoScale(Controller):
         if control.state.waiting:
             waiting, control.state = control.state.waiting, replace(control.state, waiting={})
             self._request(control, waiting, None, "its executors are there")
-        elif not any(record.open and not record.scheduled for record in control.changes):
+        elif reason := self.unfit(control.configuration):
+            control.state = control.state.unfit(control, reason)
+        elif not under_way(control):
             for window in self.goal.windows(control):
                 if self._decide(control, window):
                     break
@@ -84,8 +87,8 @@ class AutoScale(Controller):
     def _decide(self, control: Control[Scaling], window: MeasuredWindow) -> bool:
         """Make one decision, and request its changes. Returns whether there are any."""
         action, said, steered = self.goal.decided(control, window, self.memory, self.strategy)
-        self.memory, steered = steered.memory, replace(steered, memory=None)
-        known = replace(control.state, looked=window.last, steered=steered)
+        self.memory = steered.memory
+        known = control.state.with_window(window.last, steered)
         control.state = known.with_decision(decision_of(said, action, window.last))
         if action is None:
             return False
@@ -103,8 +106,5 @@ class AutoScale(Controller):
         control.notes.extend(refused)
         if changes:
             control.reconfigure(one_change(changes), strategy=self.strategy, reason=why)
-            control.state = replace(control.state, requested=own_changes(control))
-        else:
-            reasons = "; ".join(refused) or "there was nothing to change"
-            control.state = replace(control.state, waiting={}).with_result(reasons)
+        control.state = control.state.after_request(control, refused, requested=bool(changes))
         return bool(changes)

@@ -124,7 +124,10 @@ def _stragglers(
     now = _turn(load.busy_ms, at, cores)
     speed = sum(count / slowness.get(e, 1.0) for e, count in cores.items())
     best = max(float(work.sum()) / speed, float(work.sum()) / len(work))
-    share, longest = max(critical.values()), int(load.busy_ms.argmax())
+    longest = max(critical, key=lambda task: critical[task])
+    if longest >= len(load.busy_ms):
+        return []
+    share = critical[longest]
     gain = share * (1 - best / now)
     if gain <= 0:
         return []

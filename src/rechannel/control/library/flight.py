@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias
 
 from rechannel.control.library.attempt import Attempt
 from rechannel.control.library.judging import Figures
-from rechannel.control.library.remedies import Proposal
+from rechannel.control.library.remedies import MOST_GROWTH, Proposal
 from rechannel.control.library.scaled import Scaling
 from rechannel.scaling.decided import Decided
 
@@ -45,7 +45,8 @@ BARS = ("useless", "stuck", "unclear")
 MOST_BARS = 32
 MOST_DOUBLINGS = 6
 MOST_LOAD = 4.0
-"""Times as many or as few rows per timestep from which on two windows are not compared."""
+"""Times as many or as few rows per timestep from which on two windows are not compared; where a longer interval is
+judged, as many times more as it may be longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,7 @@ class Bar:
 
     until_ms: int
     """Unix milliseconds."""
+    lasts_ms: int = 0
     times: int = 1
     """How often in a row it did not help."""
 
@@ -65,6 +67,8 @@ class Tried:
     key: str
     gain: float
     """Expected, as a share of a timestep."""
+    against: str = ""
+    """What bound, see `named`."""
     fixed: float
     """Share of a timestep that does not depend on its rows."""
     per_row: bool
@@ -85,6 +89,8 @@ class Flying:
     """Executors that tasks were taken from, and until when they are avoided, Unix milliseconds."""
     interval_ms: int | None = None
     """The interval before it was made longer, for when that is enough again."""
+    longer_ms: int | None = None
+    """What it was made; if it is another one now, somebody else has set it."""
     evaluated: int = 0
     """The latest timestep of the last profile that was looked at."""
     held: bool = False
@@ -104,16 +110,19 @@ class Flying:
         return bar is not None and now_ms < bar.until_ms
 
     def bar(self, key: str, now_ms: int, barred_ms: float) -> Flying:
-        """Return it with a remedy barred, twice as long as the last time."""
+        """Return it with a remedy barred, twice as long as the last time if that has not been over for as long."""
         before = self.bars.get(key)
-        times = 1 if before is None else min(before.times + 1, MOST_DOUBLINGS)
-        made = Bar(until_ms=now_ms + int(barred_ms * 2 ** (times - 1)), times=times)
+        again = before is not None and now_ms < before.until_ms + before.lasts_ms
+        times = min(before.times + 1, MOST_DOUBLINGS) if before is not None and again else 1
+        lasts_ms = int(barred_ms * 2 ** (times - 1))
+        made = Bar(until_ms=now_ms + lasts_ms, lasts_ms=lasts_ms, times=times)
         others = {name: each for name, each in self.bars.items() if name != key}
         return replace(self, bars=dict([*others.items(), (key, made)][-MOST_BARS:]))
 
-    def freed(self, key: str) -> Flying:
-        """Return it with a remedy that has helped."""
-        return replace(self, bars={name: each for name, each in self.bars.items() if name != key})
+    def freed(self, *keys: str) -> Flying:
+        """Return it with a remedy that has helped, and with what it has helped against."""
+        bars = {name: each for name, each in self.bars.items() if name not in keys}
+        return replace(self, bars=bars)
 
     def told(self, made: Decided) -> Flying:
         """Return it with one more decision."""
@@ -146,8 +155,8 @@ def saved_share(tried: Tried, before: Figures | None, after: Figures | None) -> 
     """Return the share of a timestep that was saved; None if the two windows cannot be compared."""
     if before is None or after is None or not (before.latency_ms and before.rows and after.rows):
         return None
-    load = after.rows / before.rows
-    if not 1 / MOST_LOAD <= load <= MOST_LOAD:
+    load, most = after.rows / before.rows, MOST_LOAD * (MOST_GROWTH if tried.per_row else 1.0)
+    if not 1 / MOST_LOAD <= load <= most:
         return None
     if tried.per_row:
         return 1 - after.latency_ms / load / before.latency_ms

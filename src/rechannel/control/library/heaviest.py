@@ -20,6 +20,11 @@ class Heaviest:
     hash: int = 0
     key_rows: int = 0
 
+    @property
+    def share(self) -> float:
+        """The key's share of the rows; 0 without rows."""
+        return self.key_rows / self.rows if self.rows else 0.0
+
 
 def text_of(key: tuple[object, ...]) -> str:
     """Return a key as text, cut to 100 characters."""

@@ -55,9 +55,17 @@ def allowed_ms(control: Control[Any], utilisation: float, latency_ms: float | No
     """Return what a timestep may take; None where it has no interval to keep."""
     interval = float(control.configuration.interval_ms) or None
     if latency_ms is not None:
-        longest = latency_ms / (1 + utilisation)
+        longest = longest_interval_ms(latency_ms, utilisation, control.configuration.in_flight)
         interval = longest if interval is None else min(interval, longest)
     return None if interval is None else utilisation * interval * control.configuration.in_flight
+
+
+def longest_interval_ms(latency_ms: float, utilisation: float, in_flight: int) -> float:
+    """Return the longest interval that keeps a latency.
+
+    A row waits for the interval, and then for its timestep, which may take a share of as many as are in flight.
+    """
+    return latency_ms / (1 + utilisation * in_flight)
 
 
 def late(progress: Sequence[Any], most: float | None) -> bool:

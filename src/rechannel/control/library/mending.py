@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from rechannel.control.controller import Control
+from rechannel.control.controller import Control, Controller
 from rechannel.control.library.attempt import Verdict, attempted, verdict
 from rechannel.control.library.binding import Bound
 from rechannel.control.library.flight import Event, Flying, Tried, decided, saved_share
@@ -17,6 +17,7 @@ from rechannel.control.library.looking import (
     allowed_ms,
     chosen,
     late,
+    longest_interval_ms,
     looked,
     named,
     placing_of,
@@ -33,6 +34,7 @@ from rechannel.control.library.remedies import (
     longer_interval,
     placed,
 )
+from rechannel.control.library.scaled import UNFIT, tasks_wanted
 from rechannel.control.library.traffic import AskTraffic
 from rechannel.control.operation import MOST_REPLY_BYTES, Operation, operation
 from rechannel.errors import RefusedError
@@ -41,6 +43,7 @@ from rechannel.model.codec import decode
 from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.changes.pace import set_interval
 from rechannel.scaling.decided import Decided
+from rechannel.scaling.policies.steering_settings import Steering
 
 ROOMY = 0.7
 """Share of what a timestep may take that it has to need at most for the interval to be set back."""
@@ -49,7 +52,9 @@ BYTES_PER_MS = 125_000.0
 MOST_WINDOW = 20
 """Timesteps; of half as many more, profiles are kept."""
 ASKS: Mapping[str, type[OperatorHandler]] = {"skew": AskHotKeys, "communication": AskTraffic}
-NO_HELP = ("enough", "hysteresis", "cap", "failed", "price", "delay")
+MOST_WINDOWS = 3
+"""Windows of AutoScale after which its decision is old."""
+NO_HELP = ("enough", "hysteresis", "cap", "failed", "price", "delay", UNFIT)
 """Outcomes of AutoScale that leave a late stream unchanged."""
 
 
@@ -62,6 +67,12 @@ class Rules:
     barred_s: float = 600.0
     utilisation: float = 0.8
     latency_ms: float | None = None
+    steering: Steering = field(default_factory=Steering)
+    """Of AutoScale."""
+
+    def old(self, mean_ms: float) -> float:
+        """Return how many seconds a decision of AutoScale counts. mean_ms: what a timestep takes."""
+        return MOST_WINDOWS * max(self.steering.interval_s, mean_ms / 1e3)
 
     @property
     def judged(self) -> int:
@@ -92,12 +103,23 @@ def view_of(control: Control[Flying], rules: Rules) -> tuple[View, Bound | None]
     return None if view is None else (view, _bound(control.state, view, rules, control.time_ms))
 
 
+def view_if_due(control: Control[Flying], rules: Rules) -> tuple[View, Bound | None] | None:
+    """Return what `view_of` does, if it is time. Where there was nothing to see for long, AutoScale may act."""
+    known = control.state
+    found = view_of(control, rules) if due(control, rules) else None
+    if found is None and control.timestep >= known.evaluated + MOST_WINDOWS * rules.window:
+        control.state = replace(known, held=False)
+    return found
+
+
 def _bound(known: Flying, view: View, rules: Rules, now_ms: int) -> Bound | None:
     barred = [key for key in known.bars if known.barred(key, now_ms)]
     last = known.decisions[-1].outcome if known.decisions else ""
     found = chosen(view, rules.least, barred, scaled=last in NO_HELP)
-    if found is not None and found.cause == "scheduling" and known.scaling.steered.decision is None:
-        return None  # AutoScale's policy has to say first how many tasks there should be
+    if found is not None and found.cause == "scheduling":
+        said, most_s = known.scaling.steered.decision, rules.old(view.shares.mean_ms)
+        if not known.scaling.is_unfit and (said is None or now_ms / 1e3 - said.at_s > most_s):
+            return None  # AutoScale's policy has to say first how many tasks there should be
     return found
 
 
@@ -108,6 +130,15 @@ def asked(bound: Bound, view: View) -> Operation | None:
         return None
     names = [bound.operator] if bound.operator else list(view.loads)
     return operation(handler(), operators=names, reply_bytes=MOST_REPLY_BYTES)
+
+
+def answered(bound: Bound, replies: Mapping[str, Any]) -> bool:
+    """Whether these are the replies to what is asked before this is mended."""
+    handler = ASKS.get(bound.cause)
+    if handler is None or (bound.operator and bound.operator not in replies):
+        return False
+    kind = handler.reply_type or object
+    return bool(replies) and all(isinstance(reply, kind) for reply in replies.values())
 
 
 def mend(
@@ -133,6 +164,7 @@ def mend(
     tried = Tried(
         key=best.key,
         gain=best.gain,
+        against=named(bound),
         fixed=view.fixed,
         per_row=best.remedy == "longer interval",
         avoid=bound.executors if best.remedy == "place" else (),
@@ -171,12 +203,21 @@ def _proposals(
         )
         yield from placed(bound, found, shares.mean_ms)
     elif bound.cause == "scheduling":
-        advice = known.scaling.steered.decision and known.scaling.steered.decision.advice
-        yield from fewer_tasks(bound, shares, now, advice.parallelism if advice else {})
+        yield from fewer_tasks(bound, shares, now, tasks_wanted(known.scaling, rules.steering))
         longest = float("inf")
         if rules.latency_ms is not None:
-            longest = rules.latency_ms / (1 + rules.utilisation)
+            longest = longest_interval_ms(rules.latency_ms, rules.utilisation, now.in_flight)
         yield from longer_interval(bound, shares, now.interval_ms, rules.utilisation, longest)
+
+
+def take_turn(control: Control[Flying], scale: Controller) -> None:
+    """Give AutoScale the turn. What it decides is among the decisions."""
+    known = control.state
+    now = replace(known.scaling, decisions=known.decisions)
+    own: Control[Any] = replace(control, state=now)  # type: ignore[arg-type]
+    scale.on_begin(own)
+    made = replace(own.state, decisions=())
+    control.state = replace(known, scaling=made, decisions=own.state.decisions)
 
 
 # Trials ----------------------------------------------------------------------------------------------
@@ -202,13 +243,13 @@ def check(control: Control[Flying], rules: Rules) -> None:
     known = known.after(event).became(expected)
     if event == "helped":
         until = control.time_ms + int(rules.barred_s * 1e3)
-        slow = {**known.slow, **dict.fromkeys(tried.avoid, until)}
-        known = replace(known.freed(tried.key), slow=slow)
-        if tried.per_row and known.interval_ms is None:
-            before = decode(Configuration, tried.attempt.base).interval_ms
-            known = replace(known, interval_ms=before)
+        slow = {name: at for name, at in known.slow.items() if control.time_ms < at}
+        slow |= dict.fromkeys(tried.avoid, until)
+        known = replace(known.freed(tried.key, tried.against), slow=slow)
     else:
         known = known.bar(tried.key, control.time_ms, rules.barred_s * 1e3)
+    if tried.per_row and event != "useless":
+        known = _lengthened(known, control, tried)
     if event == "useless" and found.back is not None:
         control.reconfigure(found.back, reason=f"takes it back: {found.text}")
         known = known.told(_taken_back(control, tried, found))
@@ -219,24 +260,38 @@ def relax(control: Control[Flying], view: View, rules: Rules) -> None:
     """Set the interval back that was made longer, once the present load leaves room for the shorter one."""
     known, now_ms = control.state, control.configuration.interval_ms
     base = known.interval_ms
-    if base is None or now_ms <= base:
-        control.state = replace(known, interval_ms=None)
+    if base is None or now_ms <= base or now_ms != known.longer_ms:
+        control.state = replace(known, interval_ms=None, longer_ms=None)
         return
     fixed_ms = view.fixed * view.shares.mean_ms
     needed_ms = fixed_ms + (view.shares.mean_ms - fixed_ms) * base / now_ms
     if needed_ms > ROOMY * rules.utilisation * base:
         return
     why = f"a timestep would take {needed_ms:,.0f} of {base:,} ms"
+    if control.refusal(set_interval(base)):
+        return
     control.reconfigure(set_interval(base), reason=why)
     said = Decided(
         timestep=control.timestep,
         at_ms=control.time_ms,
         outcome="changed",
-        why=f"{why}: the interval is as it was before",
+        why=f"{why}: the interval may be as it was before",
         changes=(str(set_interval(base)),),
         became="it is not judged",
     )
-    control.state = replace(known.told(said), interval_ms=None)
+    control.state = known.told(said)
+
+
+def _lengthened(known: Flying, control: Control[Flying], tried: Tried) -> Flying:
+    """Return it with the interval before it was made longer, if it is."""
+    before, now = (
+        decode(Configuration, tried.attempt.base).interval_ms,
+        control.configuration.interval_ms,
+    )
+    if now <= before:
+        return known
+    first = before if known.interval_ms is None else known.interval_ms
+    return replace(known, interval_ms=first, longer_ms=now)
 
 
 def event_of(found: Verdict | None, least: float) -> Event:

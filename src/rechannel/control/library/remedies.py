@@ -49,7 +49,7 @@ LEAVE = 0.1
 COMBINED = 0.5
 """Share of what binds that combining is assumed to save: how many rows it joins is not known before."""
 MOST_GROWTH = 4.0
-"""Times the interval that the next one may have."""
+"""Times the time between two timesteps that the next interval may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,24 +253,26 @@ def longer_interval(
 ) -> Iterator[Proposal]:
     """Yield a longer interval: what does not depend on rows comes less often.
 
-    Of an interval I a timestep takes a / I + r, where a is the share that binds and r what its rows take. The shortest
-    that is kept at the utilisation u is a / (u - r), as in `pacing.py`. The gain is a share of the time that the rows
-    of one present interval take, or of one timestep if they follow each other late.
+    Of an interval I a timestep takes a / I + r, where a is the time that binds and r the share that the rows of an
+    interval take of it. The shortest that is kept at the utilisation u is a / (u - r), as in `pacing.py`. Timesteps
+    that are late follow each other, and each reads what has arrived while the one before ran: their period is how long
+    they take. The gain is a share of the time that the rows of one present period take.
 
     longest_ms: the bound that a latency sets.
     """
     if present_ms <= 0:
         return
+    period_ms = max(present_ms, shares.mean_ms)
     fixed_ms = bound.share * shares.mean_ms
-    rest = (shares.mean_ms - fixed_ms) / present_ms
+    rest = (shares.mean_ms - fixed_ms) / period_ms
     needed = fixed_ms / (utilisation - rest) if rest < utilisation else float("inf")
-    chosen = int(min(np.ceil(needed), MOST_GROWTH * present_ms, longest_ms))
-    if chosen <= present_ms:
+    chosen = int(min(np.ceil(needed), MOST_GROWTH * period_ms, longest_ms))
+    if chosen <= period_ms:
         return
     yield Proposal(
         remedy="longer interval",
         change=set_interval(chosen),
-        gain=bound.share * max(0.0, 1 - max(present_ms, shares.mean_ms) / chosen),
+        gain=bound.share * (1 - period_ms / chosen),
         touched=(JOB,),
         why=f"{bound.why}, and comes less often every {chosen} than every {present_ms} ms",
     )

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from rechannel.control.controller import Control
+from rechannel.control.library.looking import longest_interval_ms
 from rechannel.control.library.scaled import Scaling, price
 from rechannel.errors import RefusedError
 from rechannel.reconfigure.changes.resources import executors
@@ -131,10 +132,10 @@ class Goal:
         return replace(seen, cores=replace(cores, interval_ms=interval))
 
     def _interval_ms(self, cores: Cores) -> float | None:
-        """Return the interval to keep: a row waits for it, and then for its timestep, which has a share of it."""
+        """Return the interval to keep."""
         if self.latency_ms is None:
             return cores.interval_ms or None
-        longest = self.latency_ms / (1 + self.utilisation)
+        longest = longest_interval_ms(self.latency_ms, self.utilisation, cores.in_flight)
         return min(cores.interval_ms, longest) if cores.interval_ms else longest
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rechannel.control.controller import Control
@@ -14,10 +14,14 @@ from rechannel.reconfigure.changes.together import one_change
 from rechannel.reconfigure.record import Phase, Record
 from rechannel.reconfigure.strategies import Strategy
 from rechannel.scaling.decided import Decided
+from rechannel.scaling.policies.damping import EXECUTORS, bounded, planned
 from rechannel.scaling.policies.policy import Advice, Seen
 from rechannel.scaling.policies.steering import carried_out
+from rechannel.scaling.policies.steering_settings import Steering
 from rechannel.scaling.policies.steering_state import FREE, Decision, Price, Steered
 
+UNFIT = "cannot decide"
+"""Outcome where nothing says how long a timestep may take."""
 MOST_DECISIONS = 20
 """That are remembered; of those in a row that lead to nothing for the same reason, the last."""
 
@@ -38,6 +42,9 @@ class Scaling:
 
     def with_start(self, at_s: float) -> Scaling:
         """Return it after the start of a driver, which is followed by a warm-up as a change is: workers are cold."""
+        changed_s = self.steered.changed_s
+        if changed_s is not None and changed_s >= at_s:
+            return self
         return replace(self, steered=carried_out(self.steered, at_s))
 
     def with_decision(self, made: Decided) -> Scaling:
@@ -47,12 +54,39 @@ class Scaling:
             before = before[:-1]
         return replace(self, decisions=(*before, made)[-MOST_DECISIONS:])
 
+    @property
+    def is_unfit(self) -> bool:
+        """Whether no decision can be made."""
+        return bool(self.decisions) and self.decisions[-1].outcome == UNFIT
+
+    def unfit(self, control: Control[Scaling], why: str) -> Scaling:
+        """Return it with the decision that none can be made, once."""
+        if self.is_unfit and self.decisions[-1].why == why:
+            return self
+        made = Decided(
+            timestep=max(0, control.timestep), at_ms=control.time_ms, outcome=UNFIT, why=why
+        )
+        return self.with_decision(made)
+
+    def with_window(self, last: int, steered: Steered) -> Scaling:
+        """Return it after one more window. last: its last timestep. What the policy remembers is not kept."""
+        return replace(self, looked=last, steered=replace(steered, memory=None))
+
     def with_end(self, at_s: float, became: str, *, done: bool) -> Scaling:
         """Return it after the changes that were requested last have ended. Tasks follow only executors that came."""
         steered = carried_out(self.steered, at_s)
         waiting = self.waiting if done else {}
         known = replace(self, requested=None, steered=steered, waiting=waiting)
         return known.with_result(became)
+
+    def after_request(
+        self, control: Control[Scaling], refused: Sequence[str], *, requested: bool
+    ) -> Scaling:
+        """Return it after changes were requested, or none as the stream refuses them all: then no tasks will follow."""
+        if requested:
+            return replace(self, requested=own_changes(control))
+        reasons = "; ".join(refused) or "there was nothing to change"
+        return replace(self, waiting={}).with_result(reasons)
 
     def with_result(self, became: str) -> Scaling:
         """Return it with what became of the last change that was decided on."""
@@ -80,6 +114,16 @@ def decision_of(decision: Decision, action: Advice | None, timestep: int) -> Dec
         evidence={} if said is None else dict(said.evidence),
         remedies={} if said is None else dict(said.remedies),
     )
+
+
+def tasks_wanted(known: Scaling, steering: Steering) -> dict[str, int]:
+    """Return the tasks by operator of the policy's last advice, within bounds; {} if it was for other executors."""
+    said = known.steered.decision
+    if said is None or said.advice is None:
+        return {}
+    plan = bounded(planned(said.advice, said.present), steering)
+    number = plan.pop(EXECUTORS, None)
+    return plan if number == said.present.get(EXECUTORS) else {}
 
 
 def changes_of(parallelism: Mapping[str, int], number: int | None) -> list[Change]:

@@ -108,7 +108,7 @@ def cut_of(routing: Routing, rows: Sequence[float], heaviest: Heaviest, leave: f
         return Cut(bin=routing.bin_of(heaviest.hash), into=1, one_key=False)
     bin_ = int(mine[weights[mine].argmax()])
     lo, hi = routing.span(bin_)
-    share = heaviest.key_rows / heaviest.rows if lo <= heaviest.hash < hi else 0.0
+    share = heaviest.share if lo <= heaviest.hash < hi else 0.0
     one_key = share * load.sum() > (1 + leave) * load.mean()
     others = weights[bin_] - (share * load.sum() if one_key else 0.0)
     if hi - lo < MOST_PIECES or others <= leave * load.mean():
@@ -120,5 +120,4 @@ def cut_of(routing: Routing, rows: Sequence[float], heaviest: Heaviest, leave: f
 def said_of_one_key(name: str, heaviest: Heaviest, refusal: str) -> str:
     """Return the line about a key that is more than a task's share. refusal: why it cannot be spread; "" = it can."""
     what = "no placement spreads it" if refusal else "rc.control.library.SkewJoin spreads it"
-    share = heaviest.key_rows / heaviest.rows
-    return f"operator {name!r}: the key {heaviest.key} alone has {share:.0%} of the rows: {what}"
+    return f"operator {name!r}: the key {heaviest.key} alone has {heaviest.share:.0%} of the rows: {what}"

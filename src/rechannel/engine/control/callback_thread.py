@@ -8,7 +8,7 @@ from functools import partial
 from queue import SimpleQueue
 
 from rechannel.engine.control.callbacks import Callback, Returned
-from rechannel.engine.failures.threads import DaemonThreads
+from rechannel.threads import DaemonThreads
 
 
 class CallbackThread:

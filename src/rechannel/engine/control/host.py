@@ -38,8 +38,8 @@ from rechannel.engine.control.residents import ABSENT, Residents, hosted_from
 from rechannel.engine.journal.entries import Controlling
 from rechannel.engine.journal.log import Journal
 from rechannel.engine.program.position import StreamPosition
+from rechannel.engine.reconfigure.asking import Measurements
 from rechannel.engine.reconfigure.calls import Calls, wait_for
-from rechannel.engine.reconfigure.measured import PerBin
 from rechannel.engine.reconfigure.reconfigurer import Reconfigurer
 from rechannel.engine.stages.runner import Placed
 from rechannel.errors import RefusedError
@@ -109,7 +109,7 @@ class ControlHost:
         self._requests = ControllerRequests(changes, clock, offer)
         self._happenings = Happenings(executors)
         self._watch = ExecutorWatch(self._happenings, clock, wake)
-        self._bins: tuple[tuple[int | None, int], tuple[PerBin, PerBin]] | None = None
+        self._known: tuple[tuple[int | None, int], Measurements] | None = None
 
     # What other threads may call -----------------------------------------------------------------
 
@@ -326,8 +326,8 @@ class ControlHost:
         return True
 
     def _callback(self, hosted: Hosted, seat: Seat, position: StreamPosition) -> Callback:
-        (rows, sizes), placed = self._per_bin(position), self._placed()
-        asking = self._changes.asking(position, rows, sizes, placed.tasks)
+        measured, placed = self._measured(position), self._placed()
+        asking = self._changes.asking(position, measured, placed.tasks)
         control = Control(
             name=seat.name,
             state=None,
@@ -341,8 +341,8 @@ class ControlHost:
             dry_run=seat.installed.dry_run,
             serial=seat.serial,
             configurations=self._journal.state.configurations,
-            rows_per_bin=rows,
-            bytes_per_bin=sizes,
+            rows_per_bin=measured.rows,
+            bytes_per_bin=measured.bytes,
             judge=asking.refusal,
             planner=asking.plan,
             ms_per_byte=asking.ms_per_byte,
@@ -357,12 +357,12 @@ class ControlHost:
             control=control,
         )
 
-    def _per_bin(self, position: StreamPosition) -> tuple[PerBin, PerBin]:
-        """Return rows and bytes by operator and bin. They are the same for all callbacks of a timestep boundary."""
+    def _measured(self, position: StreamPosition) -> Measurements:
+        """Return what was measured of rows and state; the same for all callbacks of a timestep boundary."""
         key = self._journal.state.last_committed, position.configuration.version
-        if self._bins is None or self._bins[0] != key:
-            self._bins = key, self._changes.per_bin(position.configuration)
-        return self._bins[1]
+        if self._known is None or self._known[0] != key:
+            self._known = key, self._changes.measurements(position.configuration)
+        return self._known[1]
 
     def _moment(self, seat: Seat) -> Moment:
         timestep = self._journal.state.last_committed or 0

@@ -198,7 +198,10 @@ class Driver:
                 ("Spark's jobs", out.runner.cancel),
             ]
         steps += [
-            ("the units that run", self._hands.shut_down),
+            (
+                "the units that run",
+                lambda: self._hands.shut_down(None if error is None else out.runner.cancel),
+            ),
             ("the sinks", out.publisher.close),
             ("the runner", out.runner.close),
             ("the sources", out.sources.close),

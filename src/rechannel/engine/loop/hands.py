@@ -63,9 +63,9 @@ class Hands:
         """Carry out a command; return the event that answers it, if one does. Raises what ends the job."""
         return self._handlers[type(command)](command, state)
 
-    def shut_down(self) -> None:
-        """End the threads of units."""
-        self._units.shut_down()
+    def shut_down(self, cancel: Callable[[], None] | None = None) -> None:
+        """End the threads of units. cancel: cancels what they wait for; None = it is waited for."""
+        self._units.shut_down(cancel)
 
     def _start(self, command: commands.StartUnits, state: LoopState) -> events.Event | None:
         del state

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 
-from rechannel.engine.failures.threads import DaemonThreads
 from rechannel.engine.loop.core.commands import StartUnits
 from rechannel.engine.loop.core.events import UnitDone, UnitFailed
 from rechannel.engine.loop.core.schedule import Unit
 from rechannel.engine.loop.outside import CameBack, DriverInbox
 from rechannel.engine.stages.runner import Runner
 from rechannel.kernels.protocol.program import StageStep
+from rechannel.threads import DaemonThreads
 
+CANCEL_SECONDS = 1.0
 MOST_THREADS = 512
 """Of units: a thread is made only when it is needed, and waits for tasks for most of its life."""
 
@@ -59,7 +60,14 @@ class Units:
             self._pool = DaemonThreads(MOST_THREADS, "rechannel-unit")
         return self._pool
 
-    def shut_down(self) -> None:
-        """Cancel queued units and wait for those that run."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
+    def shut_down(self, cancel: Callable[[], None] | None = None) -> None:
+        """Drop queued units and wait for those that run. cancel: called again and again meanwhile.
+
+        A unit that was still planning when Spark's jobs were cancelled submits its job afterwards.
+        """
+        if self._pool is None:
+            return
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        while not self._pool.join(None if cancel is None else CANCEL_SECONDS):
+            if cancel is not None:
+                cancel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rechannel.engine.reconfigure.measured import PerBin
@@ -12,6 +13,20 @@ from rechannel.reconfigure.plan import Plan, plan
 from rechannel.reconfigure.requests import refusal
 from rechannel.reconfigure.steps import Sizes
 from rechannel.reconfigure.strategies import Strategy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurements:
+    """What the last timesteps tell of rows and state, by operator. It takes time per bin to collect."""
+
+    rows: PerBin
+    """Received, by bin."""
+    bytes: PerBin
+    """Of state, by bin; expected."""
+    hot: Mapping[str, Mapping[int, float]]
+    """Rows of the keys that have many, by hash."""
+    rows_of_sides: Mapping[str, tuple[float, float]]
+    """Of operators with two inputs, in the latest timestep."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,13 +11,13 @@ from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any, TypeAlias
 
-from rechannel.engine.failures.threads import DaemonThreads
 from rechannel.engine.reconfigure.prefetch_plan import AGAIN
 from rechannel.engine.reconfigure.preparer import Preparer
 from rechannel.reconfigure.coordination import Coordination, Now
 from rechannel.reconfigure.events import Event, Finished, Prepared
 from rechannel.reconfigure.record import Phase, Record
 from rechannel.state.manifest import Manifest
+from rechannel.threads import DaemonThreads
 
 THREADS = 4
 

@@ -24,9 +24,9 @@ from rechannel.engine.program.dividing import (
 from rechannel.engine.program.physical import PhysicalPlan
 from rechannel.engine.program.position import StreamPosition
 from rechannel.engine.program.steps import can_combine
-from rechannel.engine.reconfigure.asking import Asking, sizes_of
+from rechannel.engine.reconfigure.asking import Asking, Measurements, sizes_of
 from rechannel.engine.reconfigure.calls import Calls
-from rechannel.engine.reconfigure.measured import Measured, PerBin
+from rechannel.engine.reconfigure.measured import Measured
 from rechannel.engine.reconfigure.preparation_threads import PreparationThreads
 from rechannel.engine.reconfigure.preparer import LiveManifests, NothingToPrepare, Preparer
 from rechannel.engine.reconfigure.takeover import is_other_application, note_application, take_over
@@ -169,27 +169,35 @@ class Reconfigurer:
             budget=self._measured.budget,
         )
 
-    def per_bin(self, configuration: Configuration) -> tuple[PerBin, PerBin]:
-        """Return rows received over the last timesteps, and expected bytes of state, by operator and bin."""
+    def measurements(self, configuration: Configuration) -> Measurements:
+        """Return what was measured over the last timesteps, for the bins of a Configuration."""
         sizes = self._measured.sizes(configuration).bins
-        rows = self._measured.loads(configuration)
-        return rows, {name: size for name, (_, size) in sizes.items()}
+        return Measurements(
+            rows=self._measured.loads(configuration),
+            bytes={name: size for name, (_, size) in sizes.items()},
+            hot=self._measured.hot(configuration),
+            rows_of_sides=self._rows_of_sides(),
+        )
 
     def asking(
         self,
         position: StreamPosition,
-        rows: PerBin,
-        sizes: PerBin,
+        known: Measurements,
         places: Mapping[str, Mapping[int, str]],
     ) -> Asking:
         """Return what answers questions about changes as the stream is now. Any thread may ask.
 
-        rows, sizes: as `per_bin` returns them. places: executor of each task, by operator.
+        places: executor of each task, by operator.
         """
         now = self.view(position, measured=False)
-        loads = {name: tuple(each) for name, each in rows.items()}
-        facts = replace(now.facts, loads=loads, places=places)
-        now = replace(now, facts=facts, sizes=sizes_of(position.configuration, sizes))
+        facts = replace(
+            now.facts,
+            loads={name: tuple(each) for name, each in known.rows.items()},
+            hot=known.hot,
+            rows_of_sides=known.rows_of_sides,
+            places=places,
+        )
+        now = replace(now, facts=facts, sizes=sizes_of(position.configuration, known.bytes))
         return Asking(
             coordination=self.coordination, now=now, ms_per_byte=self._measured.ms_per_byte
         )

@@ -87,7 +87,7 @@ class InProcessRunner:
     def open(self, timestep: Timestep) -> None:
         """Remember what the timestep reads."""
         long_ago = timestep.number - TRIES_KEPT
-        for unit in [unit for unit in self._tried if unit[1] < long_ago]:
+        for unit in [unit for unit in list(self._tried) if unit[1] < long_ago]:
             del self._tried[unit]
         self._timesteps[timestep.number] = timestep
 
@@ -240,7 +240,7 @@ class InProcessRunner:
     def release(self, timestep: int) -> None:
         """Forget a timestep and its shuffles."""
         self._timesteps.pop(timestep, None)
-        for unit in [unit for unit in self._exchanges if unit[1] == timestep]:
+        for unit in [unit for unit in list(self._exchanges) if unit[1] == timestep]:
             del self._exchanges[unit]
 
     def cancel(self) -> None:

@@ -272,6 +272,24 @@ def test_output_is_that_of_a_stream_without_it(monkeypatch, seed):
     assert outputs[0] == outputs[1]
 
 
+def test_without_an_interval_it_mends_what_it_can_and_says_why_it_does_not_scale(monkeypatch):
+    flight = Flight(
+        monkeypatch,
+        Machines(cost=cost, slowness=ALIKE),
+        rows_per_second=160,
+        bins=8,
+        interval_ms=0,
+        key=lambda n: HEAVY[n % 2] if n % 10 < 7 else n % 64,
+    )
+    flight.run(20)
+    assert remedies(flight)[0] == "rebalance"
+    told = [each for each in known(flight).decisions if each.outcome == "cannot decide"]
+    assert {each.why for each in told} == {
+        "timesteps have no interval to keep: give latency_ms=, or the stream an interval_ms above 0"
+    }
+    assert flight.process.controllers.board.seat("pilot").failures == 0
+
+
 @pytest.mark.parametrize(
     ("rules", "words"),
     [

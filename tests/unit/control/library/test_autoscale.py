@@ -275,6 +275,32 @@ def test_a_stream_without_an_interval_is_refused_before_it_runs():
         asked.result(timeout=1)
 
 
+def test_without_an_interval_any_more_it_says_so_once():
+    busy = Busy(1_000, tasks=4)
+    busy.run(6)
+    busy.process.reconfigure(rc.changes.set_interval(0))
+    busy.run(12)
+    told = decisions(busy)
+    assert [each.outcome for each in told].count("cannot decide") == 1
+    assert told[-1].why.startswith("timesteps have no interval to keep")
+    assert busy.process.controllers.board.seat("scale").failures == 0
+    busy.process.reconfigure(rc.changes.set_interval(INTERVAL_MS))
+    busy.run(12)
+    assert decisions(busy)[-1].outcome != "cannot decide"
+
+
+def test_a_start_checks_the_interval_that_the_stream_has_now():
+    stream = clicked()
+    process = stream.start()
+    process.run()
+    process.reconfigure(rc.changes.set_interval(1_000))
+    process.run()
+    assert process.position.configuration.interval_ms == 1_000
+    process.stop()
+    scale = rc.control.install(rc.control.library.AutoScale())
+    assert stream.start(controllers=[scale]).controllers.runs("autoscale")
+
+
 @pytest.mark.parametrize(
     ("policy", "words"),
     [

@@ -67,21 +67,22 @@ def test_a_timestep_of_which_something_is_missing_does_not_count():
 def test_events_are_kept_up_to_the_last_commit():
     recent = RecentEvents()
     recent.see([*later(1), started(2_000, 2), task("rows", 0, 2_010, {"process": 5}, number=2)])
-    assert recent.recent == tuple(later(1))
+    assert recent.recent() == tuple(later(1))
     recent.see([committed(2_000, number=2)])
-    assert len(recent.recent) == len(later(1)) + 3
+    assert len(recent.recent()) == len(later(1)) + 3
 
 
 def test_old_timesteps_are_let_go():
     recent = RecentEvents(timesteps=2)
     for number in range(1, 6):
         recent.see(later(number))
-    assert {event.timestep for event in recent.recent} == {4, 5}
+    assert {event.timestep for event in recent.recent()} == {4, 5}
+    assert recent.recent(1) == tuple(later(5))
     few = RecentEvents(events=5)
     for number in range(1, 4):
         few.see(later(number))
-    assert recent.recent == (*later(4), *later(5))
-    assert few.recent == tuple(later(3))
+    assert recent.recent() == (*later(4), *later(5))
+    assert few.recent() == tuple(later(3))
 
 
 def test_timesteps_that_never_end_take_no_memory():

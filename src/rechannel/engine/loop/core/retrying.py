@@ -74,4 +74,5 @@ def taken_back(state: LoopState) -> Outcome:
         schedule=replace(state.schedule, timesteps=(), done=frozenset()),
     )
     releases = tuple(Release(number=timestep.number) for timestep in back)
-    return after, (*releases, ReadState())
+    # A unit that was planning when its timestep failed has submitted a job since.
+    return after, (CancelUnits(), *releases, ReadState())

@@ -25,6 +25,10 @@ BRISK_MS = 250.0
 """A unit of a timestep that takes longer has a thread of its own, so that the driver goes on to answer others."""
 
 
+WAKEFUL_MS = 1_000.0
+"""The longest sleep of the driver while units run: controllers that go by time, and lost executors, do not wait."""
+
+
 class InFlight(Struct, frozen=True, kw_only=True):
     """A timestep that was decided and is not committed."""
 

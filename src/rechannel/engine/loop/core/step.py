@@ -76,7 +76,7 @@ from rechannel.engine.loop.core.retrying import (
     taken_back,
     timestep_failed,
 )
-from rechannel.engine.loop.core.state import BRISK_MS, LoopState
+from rechannel.engine.loop.core.state import BRISK_MS, WAKEFUL_MS, LoopState
 from rechannel.engine.program.steps import resolve_combine
 
 
@@ -160,7 +160,7 @@ def _rest(state: LoopState, event: Rest) -> Outcome:
     Without any in flight, answer those who wait for all input, and sleep.
     """
     if state.in_flight and (state.full or state.halted or state.stopping):
-        return state, (AwaitEvent(),)
+        return state, (AwaitEvent(at_most_ms=WAKEFUL_MS),)
     pause = state.pace.pause(
         event.wall_ms,
         interval_ms=state.configuration.interval_ms,

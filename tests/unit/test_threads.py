@@ -7,7 +7,7 @@ from concurrent.futures import wait
 
 import pytest
 
-from rechannel.engine.failures.threads import DaemonThreads
+from rechannel.threads import DaemonThreads
 
 
 def test_calls_return_and_raise():
@@ -70,10 +70,35 @@ def test_a_call_that_was_cancelled_does_not_run():
     assert ran == []
 
 
+def test_a_thread_that_cannot_begin_leaves_nothing(monkeypatch):
+    threads, ran = DaemonThreads(2, "none"), []
+
+    def cannot(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", cannot)
+        with pytest.raises(RuntimeError, match="can't start"):
+            threads.submit(ran.append, 1)
+    threads.submit(ran.append, 2).result(10)
+    threads.shutdown()
+    assert ran == [2]
+
+
+def test_waiting_for_what_runs_has_a_bound():
+    threads = DaemonThreads(1, "one")
+    gate = threading.Event()
+    threads.submit(gate.wait, 10)
+    threads.shutdown(wait=False)
+    assert not threads.join(0.01)
+    gate.set()
+    assert threads.join(10)
+
+
 def test_a_call_that_never_returns_does_not_keep_the_process():
     code = (
         "import threading\n"
-        "from rechannel.engine.failures.threads import DaemonThreads\n"
+        "from rechannel.threads import DaemonThreads\n"
         "begun = threading.Event()\n"
         "DaemonThreads(1, 'one').submit(lambda: (begun.set(), threading.Event().wait()))\n"
         "assert begun.wait(10)\n"

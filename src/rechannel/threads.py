@@ -7,6 +7,7 @@ returns would keep a command or a script alive after its job was given up.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
@@ -35,11 +36,10 @@ class DaemonThreads(Executor):
             if self._shut:
                 msg = f"threads {self._name!r} were shut down"
                 raise RuntimeError(msg)
-            self._calls.append((future, lambda: fn(*args, **kwargs)))  # type: ignore[arg-type] # an object is any T
-            if self._waiting >= len(self._calls):
-                self._changed.notify()
-            elif len(self._threads) < self._most:
+            if self._waiting <= len(self._calls) and len(self._threads) < self._most:
                 self._begin_thread()
+            self._calls.append((future, lambda: fn(*args, **kwargs)))  # type: ignore[arg-type] # an object is any T
+            self._changed.notify()
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -53,14 +53,21 @@ class DaemonThreads(Executor):
         for future, _ in dropped:
             future.cancel()
         if wait:
-            for thread in self._threads:
-                thread.join()
+            self.join()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait, after `shutdown`, for the calls that run. Returns False after `timeout` seconds."""
+        until = None if timeout is None else time.monotonic() + timeout
+        for thread in self._threads:
+            thread.join(None if until is None else max(0.0, until - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
 
     def _begin_thread(self) -> None:
+        """Begin one more thread; it comes to its first call when the lock is free. Raises RuntimeError if it cannot."""
         name = f"{self._name}_{len(self._threads)}"
         thread = threading.Thread(target=self._work, name=name, daemon=True)
-        self._threads.append(thread)
         thread.start()
+        self._threads.append(thread)
 
     def _work(self) -> None:
         while (taken := self._next()) is not None:
@@ -86,3 +93,5 @@ def _carry_out(future: Future[object], call: Callable[[], object]) -> None:
         future.set_exception(error)
     else:
         future.set_result(made)
+    # An error refers to its frames, and these to the call: let it go with the future, not with the next collection.
+    del future, call
