@@ -8,8 +8,10 @@ of the same two that says something else has taken the place of the earlier one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from rechannel.model.codec import Json, decode
 from rechannel.model.facts import Facts
@@ -68,18 +70,31 @@ def decisions_since(before: Json, after: Json) -> tuple[Decided, ...]:
 
 
 def story(decisions: Iterable[Decided]) -> tuple[Decided, ...]:
-    """Return the latest `MOST_SHOWN` decisions, oldest first, from all that were recorded, in their order.
+    """Return the latest `MOST_SHOWN` decisions, oldest first. decisions: in the order in which they were recorded.
 
-    One that was recorded again stands where it did. Of those in a row that want nothing and have the same outcome, the
-    last stays.
+    One that was recorded again is as it was recorded last. Of those in a row that want nothing and have the same
+    outcome, the last stays.
     """
     told = {(each.timestep, each.at_ms): each for each in decisions}
     kept: list[Decided] = []
-    for each in told.values():
+    for each in sorted(told.values(), key=lambda made: (made.timestep, made.at_ms)):
         if kept and kept[-1].outcome == each.outcome and not (kept[-1].wants or each.wants):
             kept.pop()
         kept.append(each)
     return tuple(kept[-MOST_SHOWN:])
+
+
+def finite(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Return evidence as JSON can hold it: what is infinite, or not a number, is not known."""
+    return {name: _finite(value) for name, value in figures.items()}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return finite(value)
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _listed(state: Json) -> Sequence[Json]:

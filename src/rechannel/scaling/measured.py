@@ -16,7 +16,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import islice, pairwise, takewhile
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -117,6 +117,10 @@ def measured_windows(
     )
 
 
+LOOKED_AT = 20
+"""Timesteps from which the number of cores is taken."""
+
+
 def edges_of(tasks: Iterable[TimestepTasks]) -> tuple[tuple[str, str], ...]:
     """Return who has sent to whom, as (producer, consumer)."""
     pairs = {
@@ -129,17 +133,19 @@ def edges_of(tasks: Iterable[TimestepTasks]) -> tuple[tuple[str, str], ...]:
 
 
 def machines_of(tasks: Iterable[TimestepTasks]) -> Machines | None:
-    """Return the executors and cores that tasks were seen on, in the latest timestep; None without any task.
+    """Return the executors and cores that tasks were seen on, in the latest timesteps; None without any task.
 
     Cores are those that were taken at the same time: fewer than there are if none of the operators has a task for each.
+    Of the latest timesteps with as many executors, the one counts whose tasks took most: those of a small one may be
+    over before the next begins.
     """
-    latest = None
-    for each in tasks:
-        latest = each if each.at_once else latest
-    if latest is None:
+    latest = list(islice((each for each in reversed(list(tasks)) if each.at_once), LOOKED_AT))
+    if not latest:
         return None
-    executors = max(1, latest.executors)
-    return Machines(executors=executors, cores_per_executor=-(-latest.at_once // executors))
+    alike = takewhile(lambda each: each.executors == latest[0].executors, latest)
+    executors = max(1, latest[0].executors)
+    most = max(each.at_once for each in alike)
+    return Machines(executors=executors, cores_per_executor=-(-most // executors))
 
 
 def _seen(

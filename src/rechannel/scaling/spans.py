@@ -82,7 +82,8 @@ def spans(
     """
     before: TimestepProgress | None = None
     steps: list[Step] = []
-    for previous, facts in pairwise(each for each in progress if each.timestep >= after):
+    last = max(found, default=-1)
+    for previous, facts in pairwise(each for each in progress if after <= each.timestep <= last):
         follows = _follows(previous, facts, found)
         if steps and (not follows or facts.configuration != steps[-1].facts.configuration):
             if before is not None and steps[-1].now_ms - (before.now_ms or 0) >= length_ms / 2:

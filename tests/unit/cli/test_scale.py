@@ -116,7 +116,7 @@ def test_a_log_from_which_nothing_follows_has_a_note(rechannel):
     assert reaction.code == 0
     assert reaction.err == (
         "note: 4 tasks have no end in the log: the end of the stage or of the log counts\n"
-        "note: query orders has 2 batches with rows and tasks after its warm-up, and advice needs 3:"
+        "note: query orders has 2 batches with rows after its warm-up, and advice needs 3:"
         " let it run longer\n"
     )
     other = rechannel("scale", STREAM, "--query", "sums")

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from rechannel.scaling.decided import MOST_SHOWN, Decided, decisions_in, decisions_since, story
+from rechannel.scaling.decided import (
+    MOST_SHOWN,
+    Decided,
+    decisions_in,
+    decisions_since,
+    finite,
+    story,
+)
 
 
 def made(number: int, **other) -> Decided:
@@ -66,12 +73,17 @@ def test_new_decisions_and_those_with_a_new_end_are_told():
     assert decisions_since(None, before) == decisions_in(before)
 
 
+def test_what_is_not_finite_is_not_known():
+    figures = {"a": float("inf"), "b": {"c": [1.5, float("nan")]}, "d": "inf", "e": 3}
+    assert finite(figures) == {"a": None, "b": {"c": [1.5, None]}, "d": "inf", "e": 3}
+
+
 def test_the_story_has_each_decision_once_and_no_row_of_idle_ones():
     began = made(2, outcome="changed", parallelism={"counts": 4})
     done = made(2, outcome="changed", parallelism={"counts": 4}, became="r1: done")
     again = made(3, outcome="changed", parallelism={"counts": 5})
     told = [made(1), began, made(4), again, done, made(5), made(6), made(7, outcome="cap")]
-    assert story(told) == (made(1), done, made(4), again, made(6), made(7, outcome="cap"))
+    assert story(told) == (made(1), done, again, made(6), made(7, outcome="cap"))
     assert story([]) == ()
     many = [made(n, outcome=f"{n}") for n in range(MOST_SHOWN + 3)]
     assert story(many) == tuple(many[3:])

@@ -90,7 +90,7 @@ class Flying:
     interval_ms: int | None = None
     """The interval before it was made longer, for when that is enough again."""
     longer_ms: int | None = None
-    """What it was made; if it is another one now, somebody else has set it."""
+    """What it was made; if it is another one now, another controller or a person has set it."""
     evaluated: int = 0
     """The latest timestep of the last profile that was looked at."""
     held: bool = False

@@ -19,7 +19,7 @@ from rechannel.scaling.measured import (
     machines_of,
     measured_windows,
 )
-from rechannel.scaling.policies.dhalion import Dhalion
+from rechannel.scaling.policies.dhalion import NO_PRESSURE, Dhalion
 from rechannel.scaling.policies.dynamic_allocation import (
     DynamicAllocation,
     StreamingDynamicAllocation,
@@ -111,10 +111,7 @@ class Goal:
     def unfit(self, interval_ms: int) -> str:
         """Return why no decision can be made for a stream with an interval; "" if one can. interval_ms: 0 = none."""
         if isinstance(self.policy, Dhalion):
-            return (
-                "policy 'dhalion' goes by back-pressure, which timesteps do not have: choose another"
-                " one, and try this one in the simulator, rechannel.testing.scaling"
-            )
+            return NO_PRESSURE
         if isinstance(self.policy, OF_EXECUTORS) and not self.scales_executors:
             return "the policy decides on executors only: give executors=(least, most)"
         if interval_ms or self.latency_ms is not None or not isinstance(self.policy, TimestepDs2):

@@ -13,7 +13,7 @@ from rechannel.reconfigure.changes.tasks import rescale
 from rechannel.reconfigure.changes.together import one_change
 from rechannel.reconfigure.record import Phase, Record
 from rechannel.reconfigure.strategies import Strategy
-from rechannel.scaling.decided import Decided
+from rechannel.scaling.decided import Decided, finite
 from rechannel.scaling.policies.damping import EXECUTORS, bounded, planned
 from rechannel.scaling.policies.policy import Advice, Seen
 from rechannel.scaling.policies.steering import carried_out
@@ -111,7 +111,7 @@ def decision_of(decision: Decision, action: Advice | None, timestep: int) -> Dec
         why=decision.why,
         parallelism={} if action is None else dict(action.parallelism),
         executors=None if action is None else action.executors,
-        evidence={} if said is None else dict(said.evidence),
+        evidence={} if said is None else finite(said.evidence),
         remedies={} if said is None else dict(said.remedies),
     )
 

@@ -17,7 +17,7 @@ from rechannel.reconfigure.strategies import Strategy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurements:
-    """What the last timesteps tell of rows and state, by operator. It takes time per bin to collect."""
+    """What the last timesteps report of rows and state, by operator. It takes time per bin to collect."""
 
     rows: PerBin
     """Received, by bin."""

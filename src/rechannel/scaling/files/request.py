@@ -41,7 +41,8 @@ class Request:
 
     def __post_init__(self) -> None:
         """Check that it makes sense. Raises RefusedError."""
-        for name, value in (("interval", self.interval_ms), ("rate", self.rate)):
+        interval = None if self.interval_ms is None else self.interval_ms / 1e3
+        for name, value in (("interval", interval), ("rate", self.rate)):
             if value is not None and not (math.isfinite(value) and value > 0):
                 raise RefusedError(f"{name}={value:g} is not possible: give a number above 0")
         if not 0 < self.utilisation <= 1:

@@ -6,9 +6,13 @@ import math
 from dataclasses import dataclass, replace
 
 from rechannel.errors import RefusedError
+from rechannel.scaling.policies.dhalion import NO_PRESSURE, Dhalion
 from rechannel.scaling.policies.policy import Policy
 from rechannel.scaling.policies.registry import policy_named
 from rechannel.scaling.policies.timesteps import TimestepDs2
+
+LEAST_MS = 0.001
+"""Of an interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,13 +33,16 @@ class Asked:
 
     def __post_init__(self) -> None:
         """Check the numbers, and that there is such a policy. Raises RefusedError."""
-        policy_named(self.policy)
+        if isinstance(policy_named(self.policy), Dhalion):
+            raise RefusedError(NO_PRESSURE)
         if not 0 < self.utilisation <= 1:
             raise RefusedError(f"utilisation={self.utilisation}: give a share above 0, at most 1")
         for name in ("window_s", "interval_ms", "rate", "cores_per_executor"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise RefusedError(f"{name}={value}: give a number above 0")
+        if self.interval_ms is not None and self.interval_ms < LEAST_MS:
+            raise RefusedError(f"interval_ms={self.interval_ms}: give {LEAST_MS:g} at least")
 
     def made(self) -> Policy:
         """Return the policy, at the utilisation if it has one."""

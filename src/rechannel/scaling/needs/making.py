@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from rechannel.scaling.decided import finite
 from rechannel.scaling.measured import MeasuredWindow
 from rechannel.scaling.model.optimal import Need, optimal_parallelism
 from rechannel.scaling.model.rates import Rates, rates_of
@@ -31,6 +33,10 @@ from rechannel.scaling.policies.timesteps import TimestepDs2
 MOST_POINTS = 200
 """Tasks of an operator that are shown."""
 MOST_WINDOWS = 100
+TIMESTEPS = "ds2-timesteps"
+"""The policy whose evidence has figures of the whole stream, and those of operators apart."""
+EVERY_WINDOW = (TIMESTEPS, "ds2", "threshold")
+"""Policies that decide in every window: without a decision, nothing is to be changed. Others wait for more of them."""
 NOTHING = Advice(reason="every operator has what it needs")
 
 
@@ -42,11 +48,13 @@ def needs_of(
     windows: oldest first, at least one, as they were measured. Raises RefusedError as the policy does.
     """
     advice = _advice(windows, asked)
-    seen, evidence = as_asked(windows[-1].seen, asked), advice.evidence
-    figures: Mapping[str, Any] = evidence.get("operators", evidence)
+    seen, figures = as_asked(windows[-1].seen, asked), _by_operator(asked, advice)
     model, rates = _model(seen, asked)
+    offset = float(advice.evidence.get("offset", 1.0)) if asked.policy == TIMESTEPS else 1.0
     operators = {
-        name: _operator(name, windows, advice, figures.get(name), model[name], rates[name])
+        name: _operator(
+            name, windows, advice, figures.get(name), model[name], rates[name], offset=offset
+        )
         for name in seen.topology.operators
         if name in seen.activities
     }
@@ -56,7 +64,7 @@ def needs_of(
 def _advice(windows: Sequence[MeasuredWindow], asked: Asked) -> Advice:
     """Return what the policy says after the last window; the numbers as they are if it wants no change."""
     policy, memory = asked.made(), None
-    advice: Advice | None = None
+    advice, latest = None, None
     for window in windows:
         said: tuple[Advice | None, Memory]
         if isinstance(policy, TimestepDs2):
@@ -64,7 +72,18 @@ def _advice(windows: Sequence[MeasuredWindow], asked: Asked) -> Advice:
         else:
             said = policy.decide(as_asked(window.seen, asked), memory)
         advice, memory = said
-    return advice or NOTHING
+        latest = advice or latest
+    if asked.policy in EVERY_WINDOW:
+        return advice or NOTHING
+    return latest or replace(NOTHING, reason=f"{asked.policy} has decided nothing in these windows")
+
+
+def _by_operator(asked: Asked, advice: Advice) -> Mapping[str, Any]:
+    """Return the figures of each operator in the evidence, if the policy gives any."""
+    if asked.policy == TIMESTEPS:
+        figures: Mapping[str, Any] = advice.evidence.get("operators", {})
+        return figures
+    return {name: each for name, each in advice.evidence.items() if isinstance(each, Mapping)}
 
 
 def _model(seen: Seen, asked: Asked) -> tuple[dict[str, Need], dict[str, Rates]]:
@@ -86,17 +105,18 @@ def _stream(
     asked: Asked,
     advice: Advice,
 ) -> StreamNeeds:
-    evidence = advice.evidence
+    evidence = advice.evidence if asked.policy == TIMESTEPS else {}
     cores = seen.cores or Cores(executors=1, cores_per_executor=1)
-    executors = _executors(advice, cores)
+    executors = _executors(evidence, advice, cores)
     figures = evidence.get("operators", {}) if "cores" in evidence else {}
     needed = evidence.get("cores")
     return StreamNeeds(
         policy=asked.policy,
         why=advice.reason,
-        changes=advice is not NOTHING and any_changes(_full(advice, seen), seen),
+        changes=_wants(advice) and any_changes(_full(advice, seen), seen),
         timestep=windows[-1].last,
         interval_ms=cores.interval_ms,
+        in_flight=cores.in_flight,
         utilisation=asked.utilisation,
         rate=sum(each.rate for each in seen.arrivals.values()),
         backlog=round(sum(each.backlog for each in seen.arrivals.values())),
@@ -118,8 +138,12 @@ def _stream(
         offset=float(evidence.get("offset", 1.0)),
         windows=tuple(map(_figures, windows[-MOST_WINDOWS:])),
         curve=_curve(seen, asked, cores, executors, figures),
-        evidence=dict(evidence),
+        evidence=finite(advice.evidence),
     )
+
+
+def _wants(advice: Advice) -> bool:
+    return bool(advice.parallelism or advice.executors or advice.remedies)
 
 
 def _full(advice: Advice, seen: Seen) -> Advice:
@@ -131,8 +155,8 @@ def _full(advice: Advice, seen: Seen) -> Advice:
     )
 
 
-def _executors(advice: Advice, cores: Cores) -> Amount:
-    ends = advice.evidence.get("executors", {})
+def _executors(evidence: Mapping[str, Any], advice: Advice, cores: Cores) -> Amount:
+    ends = evidence.get("executors", {})
     advised = cores.executors if advice.executors is None else advice.executors
     return Amount(
         present=cores.executors,
@@ -186,6 +210,8 @@ def _operator(
     figures: Mapping[str, Any] | None,
     need: Need,
     rates: Rates,
+    *,
+    offset: float,
 ) -> OperatorNeed:
     of = figures or {}
     present = rates.parallelism
@@ -203,7 +229,7 @@ def _operator(
         exact=None if rate is None else target / rate,
         sentence=_sentence(name, present, advised, target, rate, advice.remedies.get(name)),
         turn_ms=of.get("turn_ms"),
-        cost=_cost(of, float(advice.evidence.get("offset", 1.0))),
+        cost=_cost(of, offset),
         heaviest=of.get("heaviest"),
         heaviest_after=of.get("heaviest_after"),
         remedy=advice.remedies.get(name),

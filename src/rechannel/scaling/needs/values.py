@@ -117,6 +117,8 @@ class StreamNeeds(Facts):
     timestep: int
     """The last one that was measured."""
     interval_ms: float
+    in_flight: int
+    """Timesteps: one may take its share of as many intervals."""
     """Between timesteps, that is to be kept."""
     utilisation: float
     """Share of it that may be used."""

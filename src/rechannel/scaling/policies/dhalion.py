@@ -32,6 +32,11 @@ from dataclasses import dataclass, replace
 from rechannel.errors import RefusedError
 from rechannel.scaling.policies.policy import Activity, Advice, Memory, Seen
 
+NO_PRESSURE = (
+    "policy 'dhalion' goes by back-pressure, which timesteps do not have: choose another"
+    " one, and try this one in the simulator, rechannel.testing.scaling"
+)
+"""Why it is refused for a stream of timesteps."""
 UP, DOWN = "scale up", "scale down"
 REMEMBERED = 500
 """Actions in the log."""

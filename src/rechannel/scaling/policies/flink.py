@@ -109,7 +109,7 @@ class Flink:
         made = {n: self._changes(state, n, w, present[n], seen.end_s) for n, w in wishes.items()}
         numbers = {name: wish.number for name, wish in wishes.items()}
         reason = "; ".join(
-            f"{name!r} can process {wish.rate:,.0f} records per second: {present[name]} -> {wish.number}"
+            f"{name!r} can process {_records(wish.rate)} per second: {present[name]} -> {wish.number}"
             for name, wish in wishes.items()
         )
         evidence = {name: {"true_rate_per_s": wish.rate} for name, wish in wishes.items()}
@@ -244,3 +244,7 @@ def _ratios(seen: Seen, samples: tuple[Sample, ...]) -> dict[tuple[str, str], fl
             source = not seen.topology.inputs[producer]
             ratios[producer, consumer] = sent / received if received else float(source)
     return ratios
+
+
+def _records(rate: float) -> str:
+    return f"{rate:,.0f} records" if math.isfinite(rate) else "more records than were ever sent"

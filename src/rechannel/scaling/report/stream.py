@@ -161,7 +161,7 @@ def _known(value: float | None) -> str:
 def _curve(needs: StreamNeeds) -> Chart:
     at = {point.cores: point.timestep_ms for point in needs.curve}
     marks = _marks(needs, at)
-    room = Level(name="may be used", y=needs.utilisation * needs.interval_ms)
+    room = Level(name="may be used", y=needs.utilisation * needs.in_flight * needs.interval_ms)
     highest = max(point.high_ms for point in needs.curve)
     return Chart(
         title="A timestep",
@@ -256,7 +256,7 @@ def _over_time(made: StreamAdvice, needs: StreamNeeds) -> Iterator[Chart]:
     if any(each.backlog for each in windows):
         yield chart("Backlog", "rows", line("wait", [each.backlog for each in windows]))
     took = line("timestep", [each.timestep_ms for each in windows])
-    room = Level(name="may be used", y=needs.utilisation * needs.interval_ms)
+    room = Level(name="may be used", y=needs.utilisation * needs.in_flight * needs.interval_ms)
     near = room.y <= 4 * max(each.timestep_ms for each in windows)
     yield chart("Timesteps, the median of each window", "ms", took, levels=(room,) if near else ())
     names = sorted(made.operators, key=lambda name: -made.operators[name].instances)[:MOST_LINES]

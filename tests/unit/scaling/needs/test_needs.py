@@ -16,9 +16,11 @@ from rechannel.engine.control.decisions import decision_made
 from rechannel.errors import RefusedError
 from rechannel.scaling.decided import Decided
 from rechannel.scaling.measured import Machines
+from rechannel.scaling.needs import making
 from rechannel.scaling.needs.asked import Asked
 from rechannel.scaling.needs.curves import MOST_POINTS, counts
 from rechannel.scaling.needs.values import StreamAdvice
+from rechannel.scaling.policies.policy import Advice
 from rechannel.scaling.policies.registry import POLICIES
 from rechannel.telemetry.saved import SavedRun
 from tests.unit.scaling.needs.made import (
@@ -117,7 +119,25 @@ def test_more_load_needs_more_cores():
     assert fours.needs.executors.advised == math.ceil(fours.needs.cores.advised / 4)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+def test_a_policy_that_waits_for_more_windows_does_not_say_that_all_is_well():
+    waits = advised(Asked(window_s=4, policy="streaming-dynamic-allocation"))
+    assert waits.needs.why == "streaming-dynamic-allocation has decided nothing in these windows"
+    assert not waits.needs.changes
+
+
+def test_an_operator_may_be_called_as_a_figure_is():
+    of = Advice(parallelism={"cores": 2}, evidence={"cores": {"target_per_s": 7.0}, "note": 3})
+    assert making._by_operator(Asked(policy="ds2"), of) == {"cores": {"target_per_s": 7.0}}
+    timesteps = Advice(evidence={"cores": 4, "operators": {"cores": {"row_ms": 1.0}}})
+    assert making._by_operator(Asked(), timesteps) == {"cores": {"row_ms": 1.0}}
+
+
+def test_a_policy_that_goes_by_back_pressure_cannot_be_asked():
+    with pytest.raises(RefusedError, match="which timesteps do not have"):
+        Asked(policy="dhalion")
+
+
+@pytest.mark.parametrize("policy", [name for name in POLICIES if name != "dhalion"])
 def test_every_policy_can_be_asked_and_the_answer_is_json(policy):
     made = advised(Asked(window_s=4, policy=policy))
     assert made.needs.policy == policy

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rechannel.profiling.diagnosis.stream_pace import BUSY, pace
 from rechannel.profiling.model.words import counted
 from rechannel.scaling.files.request import Request
 from rechannel.scaling.files.spark.advice import Origin, Predicted, QueryAdvice, StageCost
@@ -54,18 +55,24 @@ class Wanted:
 def wanted(seen: StreamSeen, model: BatchModel, asked: Request) -> Wanted:
     """Return what a stream with batches that count is to keep.
 
-    Without a trigger interval, that is the length of its batches: with what it had, it just keeps up.
+    Without a trigger interval, that is the time from one batch to the next. Where each began as soon as the one before
+    was done, and the rate is what they processed, they may take all of it: with what it had, the stream just keeps up.
     """
     rate = asked.rate if asked.rate is not None else measured_rate(seen)
     interval, utilisation = asked.interval_ms, asked.utilisation
     interval_from: Origin = "given"
     if interval is None and seen.batches[-1].interval:
         interval, interval_from = float(seen.batches[-1].interval), "measured"
-    rows = rate * (interval or float(np.median(seen.lasted_ms))) / 1e3
+    lasted = float(np.median(seen.lasted_ms))
+    rows = rate * (interval or lasted) / 1e3
     if interval is None:
-        computed = model.batch_ms(rows, model.cores, model.partitions)[0]
-        interval, utilisation = max(computed, float(np.median(seen.lasted_ms))), 1.0
-        interval_from = "assumed"
+        interval, interval_from = lasted, "assumed"
+        if pace(seen.batches) < BUSY:
+            interval = float(np.median(np.diff([each.start for each in seen.batches])))
+            rows = rate * interval / 1e3
+        elif asked.rate is None:
+            interval = max(lasted, model.batch_ms(rows, model.cores, model.partitions)[0])
+            utilisation = 1.0
     return Wanted(
         rate=rate,
         rate_from="measured" if asked.rate is None else "given",
@@ -143,13 +150,15 @@ class Search:
         now = self.model.partitions
         if all(each.kind != "shuffle" for each in self.model.stages):
             return now
-        best = cores
+        best, room = cores, self.want.room_ms * (1 + SLACK)
         for other in (2 * cores, 1):
             if self.ms(cores, other) < GAIN * self.ms(cores, best):
                 best = other
-        took = self.ms(cores, now)
-        keeps = self.stateful and took <= self.want.room_ms
-        return best if self.ms(cores, best) < (STATE_GAIN if keeps else GAIN) * took else now
+        took, shortest = self.ms(cores, now), self.ms(cores, best)
+        if took > room >= shortest:
+            return best
+        keeps = self.stateful and took <= room
+        return best if shortest < (STATE_GAIN if keeps else GAIN) * took else now
 
     def least_cores(self) -> int:
         """Return the least cores that keep the interval; if none do, the least with which the batch is hardly longer
@@ -254,12 +263,7 @@ def _points(stage: StageModel) -> tuple[tuple[float, float], ...]:
 
 def _notes(seen: StreamSeen, want: Wanted, search: Search, advised: Predicted) -> Iterator[str]:
     if want.interval_from == "assumed":
-        yield (
-            "the log shows no trigger interval, because batches began one right after the other: the advice keeps the"
-            " pace that they had; give the interval of the trigger"
-        )
-        if want.rate_from == "measured":
-            yield "the rate is what was processed; if more arrives than that, give the rate"
+        yield from _assumed(seen, want)
     if not advised.keeps:
         yield _why_not(want, search, advised)
     if seen.empty:
@@ -270,6 +274,22 @@ def _notes(seen: StreamSeen, want: Wanted, search: Search, advised: Predicted) -
             f"the backlog of the source grew from {backlogs[0]:,} to {backlogs[-1]:,} offsets: more arrives than was"
             " read; give the rate"
         )
+
+
+def _assumed(seen: StreamSeen, want: Wanted) -> Iterator[str]:
+    every = f"{want.interval_ms / 1e3:,.1f} s"
+    if pace(seen.batches) < BUSY:
+        yield (
+            f"the log shows no trigger interval: batches began when rows came, every {every} in the median, and the"
+            " advice keeps that; give the interval of the trigger"
+        )
+        return
+    yield (
+        "the log shows no trigger interval, because batches began one right after the other: the advice keeps one every"
+        f" {every}; give the interval of the trigger"
+    )
+    if want.rate_from == "measured":
+        yield "the rate is what was processed; if more arrives than that, give the rate"
 
 
 def _why_not(want: Wanted, search: Search, advised: Predicted) -> str:

@@ -9,6 +9,7 @@ from rechannel.errors import RefusedError, TraceError
 from rechannel.profiling.diagnosis.case import Case
 from rechannel.profiling.model.words import counted
 from rechannel.profiling.spark.application import Application
+from rechannel.profiling.spark.driver import task_cpus
 from rechannel.profiling.spark.event_files import find_log
 from rechannel.profiling.spark.opening import open_log
 from rechannel.scaling.files.request import Request
@@ -50,12 +51,11 @@ def advice_of(
     for each in full:
         cores = cluster.cores_in(each.batches[0].start, each.batches[-1].end)
         queries.append(query_advice(each, batch_model(each, cores, _given(app)), asked, cluster))
-    executors = {each.name for each in app.executors.values()} - {"driver"}
     return LogAdvice(
         title=title,
         cores=cluster.cores,
-        executors=len(executors),
-        executor_cores=asked.executor_cores or cluster.executor_cores,
+        executors=cluster.executors,
+        executor_cores=cluster.slots(asked.executor_cores),
         queries=tuple(queries),
         jobs=None if seen or app.streams else jobs_advice(case, cluster, asked),
         notes=(*notes, *_notes(app, seen, full, has_tasks=bool(len(case.table)))),
@@ -89,14 +89,22 @@ def _notes(
         yield "no query has batches in the log: give a log of a query that has run for a while"
     for each in seen:
         if each not in full:
-            yield (
-                f"query {each.query} has {counted(len(each.batches), 'batch', 'batches')} with rows and tasks after its"
-                f" warm-up, and advice needs {LEAST_BATCHES}: let it run longer"
-            )
+            yield _too_little(each)
     if len(full) > 1:
         yield (
             f"{len(full)} queries share the cores: the advice for each supposes that the others go on as they did, so"
             " all of them together need up to the sum"
         )
+    if (cpus := task_cpus(app)) > 1:
+        yield f"spark.task.cpus is {cpus}: a core here is what a task runs on, {cpus} of an executor"
     if app.dynamic:
         yield "the application had dynamic allocation: its cores are those that it had on average"
+
+
+def _too_little(seen: StreamSeen) -> str:
+    if len(seen.batches) >= LEAST_BATCHES:
+        return f"query {seen.query} has no advice: the log has no tasks of its batches; give the whole log"
+    return (
+        f"query {seen.query} has {counted(len(seen.batches), 'batch', 'batches')} with rows after its warm-up, and"
+        f" advice needs {LEAST_BATCHES}: let it run longer"
+    )

@@ -7,6 +7,7 @@ batch, after as many other stages of that job, with the same nodes of a plan.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
@@ -116,13 +117,16 @@ def streams_seen(app: Application) -> list[StreamSeen]:
     of: dict[str, list[Batch]] = {}
     for batch in sorted(app.batches, key=lambda each: each.start):
         of.setdefault(batch.query, []).append(batch)
+    of = {query: _latest_run(app, mine) for query, mine in of.items()}
     chosen = {query: _counting(mine) for query, mine in sorted(of.items())}
     at = {
         (query, batch.number): place
         for query, mine in chosen.items()
         for place, batch in enumerate(mine)
     }
-    stages, least = _stages(app, at)
+    stages, least = _stages(
+        app, at, {query: (mine[0].start, mine[-1].end) for query, mine in of.items()}
+    )
     return [
         StreamSeen(
             query=query,
@@ -141,6 +145,32 @@ def streams_seen(app: Application) -> list[StreamSeen]:
         )
         for query, mine in chosen.items()
     ]
+
+
+def _latest_run(app: Application, batches: Sequence[Batch]) -> list[Batch]:
+    """Return the batches of the latest run of a query that had enough of them; without any such, of the latest.
+
+    What it did before it was started again says nothing of its rate.
+    """
+    query = batches[-1].query
+    streams = [each for each in app.streams.values() if query in {each.name, each.query}]
+    starts = sorted(
+        start for each in streams for start in (each.start, *(e[0] for e in each.earlier))
+    )
+    runs: list[list[Batch]] = []
+    before: Batch | None = None
+    for batch in batches:
+        begun = before is None or batch.number <= before.number
+        if (
+            before is None
+            or begun
+            or bisect_right(starts, before.end) < bisect_right(starts, batch.end)
+        ):
+            runs.append([])
+        runs[-1].append(batch)
+        before = batch
+    enough = (run for run in reversed(runs) if sum(b.rows > 0 for b in run) >= LEAST_BATCHES)
+    return next(enough, runs[-1])
 
 
 def _counting(batches: Sequence[Batch]) -> Sequence[Batch]:
@@ -165,12 +195,13 @@ Shortest: TypeAlias = Mapping[tuple[str, tuple[str, ...]], float]
 
 
 def _stages(
-    app: Application, at: Mapping[Key, int]
+    app: Application, at: Mapping[Key, int], spans: Mapping[str, tuple[int, int]]
 ) -> tuple[Mapping[str, Mapping[Place, _Found]], Shortest]:
-    """Return the stages of batches. at: places of the batches that count."""
+    """Return the stages of batches. at: places of the batches that count. spans: when the run of each query
+    began and ended, ms."""
     places = {
         stage: (key, place, reads)
-        for key, jobs in _jobs(app).items()
+        for key, jobs in _jobs(app, spans).items()
         for stage, place, reads in _placed(app, jobs)
     }
     found: dict[str, dict[Place, _Found]] = {}
@@ -190,11 +221,13 @@ def _stages(
     return found, least
 
 
-def _jobs(app: Application) -> Mapping[Key, Sequence[Job]]:
+def _jobs(app: Application, spans: Mapping[str, tuple[int, int]]) -> Mapping[Key, Sequence[Job]]:
     """Return the jobs of each batch, in their order."""
     found: dict[Key, list[Job]] = {}
     for number, key in sorted(batch_of_jobs(app).items()):
-        found.setdefault(key, []).append(app.jobs[number])
+        job, (first, last) = app.jobs[number], spans.get(key[0], (0, 0))
+        if first <= job.start <= last:
+            found.setdefault(key, []).append(job)
     return found
 
 

@@ -5,9 +5,12 @@ from dataclasses import replace
 import pytest
 
 from rechannel.errors import RefusedError
+from rechannel.profiling.diagnosis.case import Case
 from rechannel.profiling.spark.application import Stream
 from rechannel.scaling.files.request import Request
+from rechannel.scaling.files.spark.cluster import Cluster
 from rechannel.scaling.files.spark.reader import advice_of
+from tests.unit.profiling.diagnosis.made import executor
 from tests.unit.scaling.files.spark.streams import (
     COUNT_MS,
     DRIVER_MS,
@@ -241,7 +244,7 @@ def test_few_batches_are_no_evidence():
     assert made.queries == ()
     assert made.jobs is None
     assert made.notes == (
-        "query orders has 2 batches with rows and tasks after its warm-up, and advice needs 3: let it run longer",
+        "query orders has 2 batches with rows after its warm-up, and advice needs 3: let it run longer",
     )
 
 
@@ -268,3 +271,80 @@ def test_a_backlog_that_grows_says_that_more_arrives():
 def test_what_makes_no_sense_is_refused(asked):
     with pytest.raises(RefusedError, match="is not possible: give"):
         Request(**asked)
+
+
+def test_a_rate_without_an_interval_is_for_batches_as_long_as_they_were():
+    app = counts(cores=1, partitions=1, every=0, rows=varied)
+    query = advised(app, rate=200_000)
+    assert query.interval_from == "assumed"
+    assert query.interval_ms == pytest.approx(query.measured_ms)
+    assert query.utilisation == 0.8
+    assert not query.now.keeps
+    assert query.now.used > 1
+
+
+def test_a_stream_that_waits_for_rows_keeps_the_time_between_its_batches():
+    query = advised(counts(cores=1, partitions=1, every=10_000, rows=varied, interval=0))
+    assert query.interval_ms == 10_000
+    assert any("batches began when rows came, every 10.0 s" in each for each in query.notes)
+    assert query.now.keeps
+
+
+def restarted(app, at: int):
+    """The application as if its query had begun anew, with another checkpoint, at a batch."""
+    jobs = {number: replace(each, batch=each.batch % at) for number, each in app.jobs.items()}
+    batches = [replace(each, number=each.number % at) for each in app.batches]
+    return replace(app, jobs=jobs, batches=batches)
+
+
+def test_only_the_latest_run_of_a_query_counts():
+    app = counts(batches=20, rows=varied)
+    once, again = advised(app), advised(restarted(app, 10))
+    assert again.batches < once.batches
+    assert len(again.stages) == len(once.stages) == 2
+    assert again.driver_ms == pytest.approx(once.driver_ms)
+    assert again.rate == pytest.approx(once.rate, rel=0.1)
+
+
+def test_a_run_that_has_just_begun_does_not_take_the_place_of_the_one_before():
+    assert advised(restarted(counts(batches=20, rows=varied), 18)).batches > 3
+
+
+@pytest.mark.parametrize("rate", [5_000, 10_000, 20_000, 40_000])
+@pytest.mark.parametrize("interval_ms", [1_500, 2_000, 4_000])
+def test_no_fewer_cores_that_are_shown_keep_the_interval(rate, interval_ms):
+    query = advised(
+        counts(cores=2, partitions=100, sources=40, rows=varied), rate=rate, interval_ms=interval_ms
+    )
+    assert all(each.cores > query.advised.cores for each in query.others if each.keeps)
+
+
+def test_executors_are_those_that_there_were_at_a_time():
+    app = counts(rows=varied)
+    others = {
+        str(n): executor(str(n), 1_000 * n, cores=4, removed=1_000 * n + 500) for n in range(1, 8)
+    }
+    made = advice_of(replace(app, executors={**app.executors, **others}), Request(), title="made")
+    assert (made.executors, made.executor_cores) == (1, 4)
+
+
+def test_tasks_that_take_several_cores_leave_fewer_of_an_executor():
+    settings = {"spark.task.cpus": "2"}
+    app = counts(rows=varied)
+    others = {str(n): executor(str(n), 1_000, cores=4) for n in range(2)}
+    app = replace(app, settings=settings, executors=others)
+    made = advice_of(app, Request(executor_cores=4), title="made")
+    assert made.executor_cores == 2
+    assert any(each.startswith("spark.task.cpus is 2") for each in made.notes)
+    cluster = replace(Cluster.of(app, Case(app=app).table), local=False)
+    assert cluster.executors_for(5, None) == cluster.executors_for(5, 4) == 3
+
+
+def test_batches_without_tasks_are_told_from_too_few_of_them():
+    app = counts(rows=varied)
+    made = advice_of(replace(app, stages={}, jobs={}), Request(), title="made")
+    assert made.queries == ()
+    assert (
+        "query orders has no advice: the log has no tasks of its batches; give the whole log"
+        in made.notes
+    )
