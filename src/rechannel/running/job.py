@@ -349,7 +349,7 @@ class RunningJob:
         """Return how much the stream needs by what was measured, and what its controllers have decided.
 
         Nothing changes. It needs no controller: `operators` and `needs` are what a policy says of the latest timesteps.
-        `controllers` has every decision of those that decide something, with its evidence and what became of it.
+        `controllers` has the latest decisions of those that decide something, with its evidence and what became of it.
 
         policy: its name. utilisation: share of the interval that may be used. interval: seconds between timesteps;
         None = that of the stream. rate: rows per second that arrive; None = what was measured. window: seconds that a
