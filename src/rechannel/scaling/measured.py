@@ -299,6 +299,7 @@ def _cores(
         interval_ms=began_ms if configuration is None else float(configuration.interval_ms),
         durations_ms=tuple(step.facts.duration_ms for step in span.steps),
         in_flight=in_flight,
+        cut=False,
         driver_ms=statistics.median(_driver_ms(step, in_flight) for step in span.steps),
         launch_ms=statistics.median(launches) if launches else 0.0,
     )

@@ -24,6 +24,7 @@ from rechannel.scaling.measured import (
 )
 from rechannel.scaling.model.rates import rates_of
 from rechannel.scaling.policies.ds2 import Ds2
+from rechannel.scaling.policies.judging import achieved
 from rechannel.scaling.spans import MOST_TIMESTEPS
 from rechannel.sources.backlog import Backlog
 from rechannel.telemetry.events import (
@@ -190,6 +191,14 @@ def test_the_time_over_a_restart_is_unknown():
     assert [(each.first, each.last) for each in found] == [(2, 3), (4, 4), (6, 7)]
     assert found[-1].seen.start_s == 60
     assert all(each.seen.arrivals[arriving("in")].rate == 100 for each in found)
+
+
+@pytest.mark.parametrize("length_s", [0.5, 1.5, 4.5])
+def test_what_is_achieved_does_not_depend_on_how_many_timesteps_a_window_has(length_s):
+    found = windows(
+        events(10), length_s=length_s, machines=Machines(executors=1, cores_per_executor=2)
+    )
+    assert [achieved(each.seen) for each in found] == [pytest.approx(0.6)] * len(found)
 
 
 def test_cores_are_those_of_the_latest_timesteps_on_as_many_executors():

@@ -3,8 +3,8 @@
 A window is measured by two figures:
 
     achieved   share of what arrived that the sources' consumers took in, at most 1: DS2's ratio of achieved and target
-               rate. A backlog that is worked off does not make it larger. Of a window of timesteps, the one that ends
-               after it is taken for read: it has a share of the window
+               rate. A backlog that is worked off does not make it larger. Of a window that is cut, the timestep that
+               ends after it is taken for read: it has a share of the window
     lateness   median time of the timesteps over their interval, over the timesteps in flight, as if they had read only
                what arrives: rows of a backlog make a timestep longer, but no plan worse. Above 1 the stream lags
 
@@ -85,7 +85,7 @@ def achieved(seen: Seen) -> float | None:
     A source that reports what it emitted is measured by that; otherwise by its only consumer that reads nothing else.
     """
     arrived = taken = 0.0
-    timesteps = 0 if seen.cores is None else len(seen.cores.durations_ms)
+    timesteps = len(seen.cores.durations_ms) if seen.cores is not None and seen.cores.cut else 0
     whole = 1 + 1 / timesteps if timesteps else 1.0
     for source, arrivals in seen.arrivals.items():
         emitted = _emitted(seen, source)

@@ -91,6 +91,9 @@ class Cores:
     """What the timesteps of the window took."""
     in_flight: int = 1
     """Timesteps that may run at the same time."""
+    cut: bool = True
+    """Whether the window ends while a timestep runs, which then does not count, as it does in the simulator. Windows of
+    a running stream go from one look at its sources to another."""
     driver_ms: float = 0.0
     """What the driver needs for a timestep, tasks apart."""
     launch_ms: float = 0.0
