@@ -8,7 +8,7 @@ from typing import Any
 
 import rechannel as rc
 from benchmarks.autopilot.events import SECOND, PhasedSource, options_of
-from benchmarks.autopilot.waiting import STATE, waiting
+from benchmarks.autopilot.waiting import EXECUTORS, STATE, waiting
 from benchmarks.autopilot.watched import PilotMeasurement, Watch
 from benchmarks.harness import Parameters
 from benchmarks.rechannel_side import ENTRIES_KEPT, commits
@@ -45,7 +45,7 @@ def ad_ids(batch: Any) -> Any:
 def _session(parameters: Parameters) -> Any:
     settings = {
         **shared_settings({**parameters, "cores": 1, "tasks": parameters["executors"][1]}),
-        "spark.executor.memory": "512m",
+        **EXECUTORS,
         "spark.locality.wait": "10s",
     }
     del settings["spark.master"]

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 SIGN = "slow-executor"
 """Name of the file with the id of the slow executor."""
 STATE = "views BIGINT"
+EXECUTORS = {
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+"""Settings of both engines' executors: several of them start at once on few cores, so they compile less."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 from benchmarks.autopilot.events import SECOND, PhasedSource, options_of
-from benchmarks.autopilot.waiting import STATE, waiting
+from benchmarks.autopilot.waiting import EXECUTORS, STATE, waiting
 from benchmarks.autopilot.watched import PilotMeasurement, Watch
 from benchmarks.harness import Parameters
 from benchmarks.peers.latency import COMMITS_KEPT, commit_of
@@ -27,7 +27,7 @@ def allocation(parameters: Parameters) -> dict[str, str]:
     least, most = parameters["executors"]
     return {
         "spark.master": f"local-cluster[{most},1,1024]",
-        "spark.executor.memory": "512m",
+        **EXECUTORS,
         "spark.dynamicAllocation.enabled": "true",
         "spark.dynamicAllocation.shuffleTracking.enabled": "true",
         "spark.dynamicAllocation.minExecutors": str(least),

@@ -80,7 +80,7 @@ class Autopilot(Controller):
         known = control.state
         if known.state != "watching":
             check(control, self.rules)
-        elif known.scaling.requested is not None or known.scaling.waiting:
+        elif known.scaling.requested is not None:
             take_turn(control, self.scale)
         elif not under_way(control):
             return self._evaluated(control)

@@ -1,13 +1,12 @@
 """Scales the stream: every policy interval, decides how many tasks and executors it needs, and requests them.
 
 A policy of `rechannel.scaling.policies` decides, its steering says whether the advice is followed, and changes go a few
-bins at a time. Tasks follow executors: more tasks on the old cores would make timesteps longer until these are there.
+bins at a time. More executors and more tasks are one change, which begins when the executors are there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from rechannel.control.controller import Control, Controller
 from rechannel.control.library.attempt import under_way
@@ -17,7 +16,6 @@ from rechannel.control.triggers import on
 from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.changes.together import one_change
 from rechannel.scaling.measured import MeasuredWindow
-from rechannel.scaling.policies.damping import EXECUTORS
 from rechannel.scaling.policies.policy import Memory
 
 
@@ -37,13 +35,15 @@ class AutoScale(Controller):
         executors: tuple[int, int] | None = None,
         cores_per_executor: int | None = None,
         steering: Mapping[str, float] | None = None,
-        bins: int = 16,
+        bins: int | None = None,
+        budget_ms: float = 100.0,
     ) -> None:
         """policy: its name. target_utilisation: share of an interval, or of an instance's time, that may be used.
 
         latency_ms: what interval and timestep may take together; needed where timesteps have no interval. min, max:
         tasks of an operator. executors: least and most; None = their number stays. cores_per_executor: None = those
-        that tasks were seen on. steering: settings of `rechannel.testing.scaling.Steering`. bins: that move at a time.
+        that tasks were seen on. steering: settings of `rechannel.testing.scaling.Steering`. budget_ms: what moves of
+        state may add to a timestep. bins: that move at a time; None = as many as that allows. Raises RefusedError.
         """
         self.goal = Goal(
             policy=policy_for(policy, target_utilisation),
@@ -53,7 +53,7 @@ class AutoScale(Controller):
             scales_executors=executors is not None,
             cores_per_executor=cores_per_executor,
         )
-        self.strategy = strategy_for(bins)
+        self.strategy = strategy_for(bins, budget_ms)
         self.memory: Memory = None
         self.began_s = 0.0
 
@@ -70,14 +70,11 @@ class AutoScale(Controller):
         self.began_s = self.began_s or control.time_ms / 1e3
         known = control.state = control.state.with_start(self.began_s)
         if known.requested is not None:
-            over, done, became = ended(control, known.requested)
+            over, became = ended(control, known.requested)
             if not over:
                 return
-            control.state = known.with_end(control.time_ms / 1e3, became, done=done)
-        if control.state.waiting:
-            waiting, control.state = control.state.waiting, replace(control.state, waiting={})
-            self._request(control, waiting, None, "its executors are there")
-        elif reason := self.unfit(control.configuration):
+            control.state = known.with_end(control.time_ms / 1e3, became)
+        if reason := self.unfit(control.configuration):
             control.state = control.state.unfit(control, reason)
         elif not under_way(control):
             for window in self.goal.windows(control):
@@ -92,19 +89,10 @@ class AutoScale(Controller):
         control.state = known.with_decision(decision_of(said, action, window.last))
         if action is None:
             return False
-        tasks, number = action.parallelism, action.executors if self.goal.scales_executors else None
-        if number is not None and number > said.present[EXECUTORS]:
-            control.state = replace(control.state, waiting=dict(tasks))
-            tasks = {}
-        return self._request(control, tasks, number, said.why)
-
-    def _request(
-        self, control: Control[Scaling], tasks: Mapping[str, int], number: int | None, why: str
-    ) -> bool:
-        """Request what the stream accepts. Returns whether that is anything."""
-        changes, refused = allowed(control, tasks, number)
+        number = action.executors if self.goal.scales_executors else None
+        changes, refused = allowed(control, action.parallelism, number)
         control.notes.extend(refused)
         if changes:
-            control.reconfigure(one_change(changes), strategy=self.strategy, reason=why)
+            control.reconfigure(one_change(changes), strategy=self.strategy, reason=said.why)
         control.state = control.state.after_request(control, refused, requested=bool(changes))
         return bool(changes)

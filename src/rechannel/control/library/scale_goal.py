@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,7 +13,7 @@ from rechannel.control.library.looking import longest_interval_ms
 from rechannel.control.library.scaled import Scaling, price
 from rechannel.errors import RefusedError
 from rechannel.reconfigure.changes.resources import executors
-from rechannel.reconfigure.strategies import Strategy, fluid
+from rechannel.reconfigure.strategies import Strategy, all_at_once, fluid
 from rechannel.scaling.measured import (
     Machines,
     MeasuredWindow,
@@ -145,11 +146,15 @@ def policy_for(name: str, utilisation: float) -> Policy:
     return _with(policy, utilisation=utilisation) if hasattr(policy, "utilisation") else policy
 
 
-def strategy_for(bins: int) -> Strategy:
-    """Return how changes are carried out. Raises RefusedError for no bin at a time."""
-    if bins < 1:
+def strategy_for(bins: int | None, budget_ms: float) -> Strategy:
+    """Return how changes are carried out. Raises RefusedError for no bin at a time, and for no time."""
+    if bins is not None and bins < 1:
         raise RefusedError(f"AutoScale({bins=}): give at least one bin")
-    return fluid(bins=bins)
+    if not 0 < budget_ms < math.inf:
+        raise RefusedError(f"AutoScale({budget_ms=}): give milliseconds above 0")
+    if bins is None:
+        return all_at_once(budget_ms=budget_ms)
+    return fluid(bins=bins, budget_ms=budget_ms)
 
 
 def _with(policy: Policy, **settings: Any) -> Policy:

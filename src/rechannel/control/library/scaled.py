@@ -34,8 +34,6 @@ class Scaling:
     """The latest timestep that was looked at."""
     steered: Steered = field(default_factory=Steered)
     """Without what the policy remembers: after a restart it learns anew."""
-    waiting: Mapping[str, int] = field(default_factory=dict)
-    """Tasks by operator that are to follow executors as soon as these are there."""
     requested: tuple[str, ...] | None = None
     """If changes were requested that have not ended, the ids of the controller's changes before; else None."""
     decisions: tuple[Decided, ...] = ()
@@ -72,21 +70,19 @@ class Scaling:
         """Return it after one more window. last: its last timestep. What the policy remembers is not kept."""
         return replace(self, looked=last, steered=replace(steered, memory=None))
 
-    def with_end(self, at_s: float, became: str, *, done: bool) -> Scaling:
-        """Return it after the changes that were requested last have ended. Tasks follow only executors that came."""
+    def with_end(self, at_s: float, became: str) -> Scaling:
+        """Return it after the changes that were requested last have ended."""
         steered = carried_out(self.steered, at_s)
-        waiting = self.waiting if done else {}
-        known = replace(self, requested=None, steered=steered, waiting=waiting)
-        return known.with_result(became)
+        return replace(self, requested=None, steered=steered).with_result(became)
 
     def after_request(
         self, control: Control[Scaling], refused: Sequence[str], *, requested: bool
     ) -> Scaling:
-        """Return it after changes were requested, or none as the stream refuses them all: then no tasks will follow."""
+        """Return it after changes were requested, or none as the stream refuses them all."""
         if requested:
             return replace(self, requested=own_changes(control))
         reasons = "; ".join(refused) or "there was nothing to change"
-        return replace(self, waiting={}).with_result(reasons)
+        return self.with_result(reasons)
 
     def with_result(self, became: str) -> Scaling:
         """Return it with what became of the last change that was decided on."""
@@ -137,17 +133,16 @@ def own_changes(control: Control[Scaling]) -> tuple[str, ...]:
     return tuple(record.id for record in control.changes if control.requested(record))
 
 
-def ended(control: Control[Scaling], before: tuple[str, ...]) -> tuple[bool, bool, str]:
-    """Return whether the changes that were requested last have ended, whether all are done, and what became of them.
+def ended(control: Control[Scaling], before: tuple[str, ...]) -> tuple[bool, str]:
+    """Return whether the changes that were requested last have ended, and what became of them.
 
     before: ids of the controller's own changes before that request.
     """
     own = [r for r in control.changes if control.requested(r) and r.id not in before]
-    done = bool(own) and all(record.phase is Phase.DONE for record in own)
     none = "the stream refused it; the controller's log says why"
     none = "a dry run: it was not requested" if control.dry_run else none
     told = "; ".join(map(_told, own)) or none
-    return not any(record.open for record in own), done, told
+    return not any(record.open for record in own), told
 
 
 def _told(record: Record) -> str:
