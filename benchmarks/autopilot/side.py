@@ -76,6 +76,7 @@ def pilot(parameters: Parameters) -> rc.control.Controller:
         executors=tuple(parameters["executors"]),
         cores_per_executor=1,
         max=4 * parameters["executors"][1],
+        catch_up_s=parameters["catch_up_seconds"],
         steering=parameters["steering"],
         window=parameters["window"],
     )

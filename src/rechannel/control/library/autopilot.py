@@ -8,7 +8,6 @@ processing binds, or nothing else is to be done, AutoScale has the turn. One cha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from rechannel.control.controller import Control, Controller, Outcome
 from rechannel.control.library.attempt import under_way
@@ -26,13 +25,13 @@ from rechannel.control.library.mending import (
     view_of,
 )
 from rechannel.control.operation import Operation
-from rechannel.control.triggers import every
+from rechannel.control.triggers import on
 
 
 class Autopilot(Controller):
     """Finds what binds, and mends it."""
 
-    trigger = every(timesteps=1)
+    trigger = on("measured")
 
     def __init__(  # noqa: PLR0913 - what users set, each with a default
         self,
@@ -43,6 +42,7 @@ class Autopilot(Controller):
         max: int = 1_000,
         executors: tuple[int, int] | None = None,
         cores_per_executor: int | None = None,
+        catch_up_s: float | None = None,
         steering: Mapping[str, float] | None = None,
         window: int = 8,
         least: float = 0.1,
@@ -60,6 +60,7 @@ class Autopilot(Controller):
             max=max,
             executors=executors,
             cores_per_executor=cores_per_executor,
+            catch_up_s=catch_up_s,
             steering=steering,
         )
         self.rules = Rules(
@@ -90,8 +91,7 @@ class Autopilot(Controller):
         found = view_if_due(control, self.rules)
         if found is not None:
             view, bound = found
-            known = replace(control.state, evaluated=control.timestep)
-            control.state = replace(known, held=bound is not None)
+            control.state = control.state.after_view(control.timestep, held=bound is not None)
             if bound is None:
                 relax(control, view, self.rules)
             elif (ask := asked(bound, view)) is not None:

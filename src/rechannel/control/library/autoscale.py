@@ -34,6 +34,7 @@ class AutoScale(Controller):
         max: int = 1_000,
         executors: tuple[int, int] | None = None,
         cores_per_executor: int | None = None,
+        catch_up_s: float | None = None,
         steering: Mapping[str, float] | None = None,
         bins: int | None = None,
         budget_ms: float = 100.0,
@@ -42,11 +43,12 @@ class AutoScale(Controller):
 
         latency_ms: what interval and timestep may take together; needed where timesteps have no interval. min, max:
         tasks of an operator. executors: least and most; None = their number stays. cores_per_executor: None = those
-        that tasks were seen on. steering: settings of `rechannel.testing.scaling.Steering`. budget_ms: what moves of
-        state may add to a timestep. bins: that move at a time; None = as many as that allows. Raises RefusedError.
+        that tasks were seen on. catch_up_s: for a backlog; None = the policy's. steering: settings of
+        `rechannel.testing.scaling.Steering`. budget_ms: what moves of state may add to a timestep. bins: that move at a
+        time; None = as many as that allows. Raises RefusedError.
         """
         self.goal = Goal(
-            policy=policy_for(policy, target_utilisation),
+            policy=policy_for(policy, target_utilisation, catch_up_s),
             steering=steering_for((min, max), executors, steering or {}),
             latency_ms=latency_ms,
             utilisation=target_utilisation,

@@ -104,6 +104,10 @@ class Flying:
         state = TABLE[self.state, event]
         return replace(self, state=state, tried=self.tried if state != "watching" else None)
 
+    def after_view(self, timestep: int, *, held: bool) -> Flying:
+        """Return it after a profile was looked at. held: whether something else than scaling is the next step."""
+        return replace(self, evaluated=timestep, held=held)
+
     def barred(self, key: str, now_ms: int) -> bool:
         """Whether a remedy is not to be tried now."""
         bar = self.bars.get(key)

@@ -23,7 +23,7 @@ CALM = 0.5
 """Pressure below which a straggler is left alone."""
 BUSY = 1.0
 """Pressure from which on the stream is late, or soon will be."""
-URGENT = 3
+URGENT = 2
 """Timesteps in a row that have to be late for a stream to be looked at every timestep, and by no more than these."""
 
 

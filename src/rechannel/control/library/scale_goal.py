@@ -137,13 +137,21 @@ class Goal:
         return min(cores.interval_ms, longest) if cores.interval_ms else longest
 
 
-def policy_for(name: str, utilisation: float) -> Policy:
-    """Return the policy of a name, with the utilisation if it has one. Raises RefusedError."""
+def policy_for(name: str, utilisation: float, catch_up_s: float | None) -> Policy:
+    """Return the policy of a name, with the utilisation if it has one, and the catch-up time. Raises RefusedError."""
     if not 0 < utilisation <= 1:
         given = f"AutoScale(target_utilisation={utilisation})"
         raise RefusedError(f"{given}: give 0 < target_utilisation <= 1")
     policy = policy_named(name)
-    return _with(policy, utilisation=utilisation) if hasattr(policy, "utilisation") else policy
+    if hasattr(policy, "utilisation"):
+        policy = _with(policy, utilisation=utilisation)
+    if catch_up_s is None:
+        return policy
+    if not hasattr(policy, "catch_up_s"):
+        raise RefusedError(f"AutoScale(catch_up_s={catch_up_s}): policy {name!r} knows no backlog")
+    if not 0 < catch_up_s < math.inf:
+        raise RefusedError(f"AutoScale(catch_up_s={catch_up_s}): give seconds above 0")
+    return _with(policy, catch_up_s=catch_up_s)
 
 
 def strategy_for(bins: int | None, budget_ms: float) -> Strategy:
