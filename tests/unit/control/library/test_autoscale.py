@@ -245,6 +245,9 @@ def test_a_request_that_left_no_change_was_refused():
         ({"latency_ms": -1.0}, "a latency above 0"),
         ({"cores_per_executor": 0}, "at least one core"),
         ({"bins": 0}, "at least one bin"),
+        ({"budget_ms": 0}, "milliseconds above 0"),
+        ({"catch_up_s": 0}, "seconds above 0"),
+        ({"policy": "threshold", "catch_up_s": 5}, "policy 'threshold' knows no backlog"),
         ({"policy": "magic"}, "policy 'magic': there is none; give one of ds2, "),
         ({"min": 5, "max": 2}, "1 <= least <= most"),
         ({"executors": (0, 2)}, "1 <= least <= most"),
@@ -255,6 +258,20 @@ def test_a_request_that_left_no_change_was_refused():
 def test_goals_that_make_no_sense_are_refused(goal, words):
     with pytest.raises(RefusedError, match=words):
         rc.control.library.AutoScale(**goal)
+
+
+def test_the_catch_up_time_is_that_of_the_policy_unless_it_is_given():
+    def catch_up(**goal) -> float | None:
+        return rc.control.library.AutoScale(**goal).goal.policy.catch_up_s
+
+    assert (catch_up(), catch_up(policy="ds2")) == (60.0, None)
+    assert catch_up(policy="ds2", catch_up_s=20) == 20
+
+
+def test_state_moves_at_once_within_a_budget_or_some_bins_at_a_time():
+    scale = rc.control.library.AutoScale
+    assert str(scale().strategy) == "all_at_once(budget_ms=100.0)"
+    assert str(scale(bins=8, budget_ms=5).strategy) == "fluid(budget_ms=5.0, bins=8)"
 
 
 def clicked(**settings) -> Harness:
