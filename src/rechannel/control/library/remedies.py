@@ -113,6 +113,17 @@ class Straggling:
             alike=alike,
         )
 
+    def knowing(self, found: HotKeys) -> Straggling:
+        """Return it with as many rows in the bins of the heaviest keys as these have in a timestep now.
+
+        The rows of bins are those of many timesteps. found: the operator's heaviest keys.
+        """
+        weights, total = self.weights.copy(), float(self.weights.sum())
+        for heat in heats(found, {}):
+            bin_ = self.routing.bin_of(heat.hash)
+            weights[bin_] = max(weights[bin_], heat.share * total)
+        return replace(self, weights=weights)
+
     def time(self, routing: Routing, weights: Floats) -> float:
         """Return what a turn takes, in rows on an executor of usual speed."""
         load = np.bincount(self.at, load_of_tasks(routing, weights), minlength=len(self.per_row))
@@ -146,6 +157,7 @@ def against_skew(
     of: Straggling, configuration: Configuration, found: HotKeys
 ) -> Iterator[Proposal]:
     """Yield what helps against skew. found: the operator's heaviest keys in a timestep."""
+    of = of.knowing(found)
     name, routing, weights = of.bound.operator, of.routing, of.weights
     total, now = float(weights.sum()), of.time(routing, weights)
     yield of.moved()

@@ -9,10 +9,10 @@ from rechannel.control.library.attempt import attempted, verdict
 from rechannel.control.library.binding import Bound, Load, bounds_of
 from rechannel.control.library.flight import Flying, Tried
 from rechannel.control.library.heaviest import Heaviest
-from rechannel.control.library.hotkeys import HotKeys
+from rechannel.control.library.hotkeys import HotKey, HotKeys, Rows
 from rechannel.control.library.judging import Figures
 from rechannel.control.library.mending import Rules, answered, check, relax, view_if_due
-from rechannel.control.library.remedies import longer_interval
+from rechannel.control.library.remedies import Straggling, longer_interval
 from rechannel.control.library.scaled import Scaling, tasks_wanted
 from rechannel.control.library.skew import cut_of
 from rechannel.control.library.traffic import Traffic
@@ -231,6 +231,26 @@ def test_a_straggler_is_the_task_with_most_of_the_critical_path():
     bounds = bounds_of(found, [load], {"a": 1, "b": 1}, 2)
     straggler = next(each for each in bounds if each.operator == "users")
     assert straggler.why.startswith("task 0 of 'users' is 70% of the critical path")
+
+
+def test_a_key_that_has_just_become_hot_is_no_reason_to_move_bins():
+    """The rows of bins are still even; moving others away from the key's task cannot help against 60 % of the rows."""
+    routing = Routing.even(bins=8, tasks=2)
+    load = Load(
+        operator="users",
+        rows=np.array([80.0, 20.0]),
+        busy_ms=np.array([80.0, 20.0]),
+        at=("a", "b"),
+    )
+    bound = Bound(cause="skew", operator="users", share=0.8, gain=0.3, why="task 0 has most rows")
+    of = Straggling.of(bound, routing, [10.0, 10, 10, 10, 5, 5, 5, 5], load, {"a": 1, "b": 1})
+    key = HotKey(hash=routing.starts[0], key="7", left=Rows(sum=60, most=60))
+    hot = of.knowing(HotKeys(rows=100, keys=(key,)))
+    assert hot.weights[0] == pytest.approx(0.6 * 60)
+    moved, knowing = of.moved(), hot.moved()
+    assert knowing.gain < 0.8 * (1 - 36 / 66) + 1e-9
+    assert moved.gain > 0
+    assert of.knowing(HotKeys()).weights.tolist() == of.weights.tolist()
 
 
 def test_a_timestep_without_rows_cuts_nothing():
