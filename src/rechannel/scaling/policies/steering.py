@@ -153,6 +153,8 @@ def _considered(
     state = replace(state, peaks=remembered(state.peaks, plan, now, settings.down_delay_s))
     said = replace(said, plan=plan)
     if not wanted:
+        if advice is not None and not advice.parallelism and advice.executors is None:
+            return state, replace(said, outcome="wait", why=advice.reason)
         return state, replace(said, why="every operator has what it needs")
     if not active:
         why = f"{len(wanted)} of {settings.activation} evaluations in a row want a change"

@@ -13,6 +13,7 @@ OUTCOMES = (
     "changed",
     "rolled back",
     "enough",
+    "wait",
     "interval",
     "warm-up",
     "judging",
@@ -23,7 +24,8 @@ OUTCOMES = (
     "failed",
     "price",
 )
-"""What an evaluation can end with: the first two lead to a change, "enough" needs none, the rest held one back."""
+"""What an evaluation can end with: the first two lead to a change, "enough" needs none, for "wait" the policy wants to
+see one more window, the rest held one back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,8 @@ One evaluation:
 
 1. The tasks of the window join the samples (`samples.py`), and a line through them says for each operator what is fixed
    and what is per row (`model/fits.py`).
-2. What arrives, averaged over the last windows (`averaging.py`), plus the backlog over the catch-up time, travels
+2. What arrives, averaged over the last windows (`averaging.py`; a window in which it has grown has only a part of the
+   growth, so a short one is not decided on), plus the backlog over the catch-up time, travels
    downstream by the measured selectivities: DS2's targets.
 3. Timesteps take longer than the model says, for reasons that no task reports: that multiplies all costs
    (`offsets.py`).
@@ -54,6 +55,13 @@ class Learned:
     """Selectivities of edges (producer, consumer), as last measured."""
     offsets: Offsets = field(default_factory=Offsets)
     arrived: Windows = field(default_factory=dict)
+    waited: bool = False
+    """Whether the last window was not decided on, since what arrives had just changed."""
+
+
+JUST_CHANGED = Advice(reason="what arrives has just changed; one more window tells by how much")
+SHORT = 2.0
+"""Intervals that a window has at most to be waited for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +98,8 @@ class TimestepDs2:
     def decide(self, seen: Seen, memory: Memory) -> tuple[Advice | None, Memory]:
         """Return executors and tasks; None if all is well. Raises RefusedError for an engine without timesteps."""
         advice, state = self.in_full(seen, memory)
+        if _just_changed(seen, memory, state):
+            return JUST_CHANGED, replace(state, waited=True)
         return (advice if advice is not None and changes(advice, seen) else None), state
 
     def in_full(self, seen: Seen, memory: Memory) -> tuple[Advice | None, Learned]:
@@ -195,6 +205,18 @@ class TimestepDs2:
         kept = np.where(longer, best, present)
         used = max(float(share[ESTIMATE]) for share in turns.shares(pace, kept, cores))
         return kept if used <= 1 else best
+
+
+def _just_changed(seen: Seen, before: Learned | None, now: Learned) -> bool:
+    """Whether more arrives from this window on than before, and the next one is to be waited for.
+
+    A window in which the load grows has a part of the growth. If it has one or two timesteps, the next is there soon.
+    """
+    interval_ms = 0.0 if seen.cores is None else seen.cores.interval_ms
+    if before is None or before.waited or seen.window_s * 1e3 > SHORT * interval_ms + 1:
+        return False
+    known = [(before.arrived.get(source, ()), kept) for source, kept in now.arrived.items()]
+    return any(len(old) > 1 and len(new) == 1 and new[0][1] > mean(old) for old, new in known)
 
 
 def _predicted_ms(

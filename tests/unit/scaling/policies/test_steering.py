@@ -206,6 +206,15 @@ def test_rows_of_a_backlog_do_not_make_timesteps_late():
     assert health(seen).lateness == pytest.approx(0.4)
 
 
+def test_a_policy_that_wants_to_see_more_is_not_content():
+    class Waits:
+        def decide(self, seen, memory):
+            return Advice(reason="one more window"), memory
+
+    _, state = step(Steering(), Waits(), batches(interval_ms=1000))
+    assert (state.decision.outcome, state.decision.why) == ("wait", "one more window")
+
+
 def test_a_timestep_that_ends_after_the_window_was_read_within_it():
     # 5 timesteps of 2 s are due in 10 s, and 4 of them, or 6, end within it.
     four = {"flatmap": tasks_of(100, 2, **COST | {"interval_ms": 2000, "timesteps": 4})}

@@ -30,6 +30,43 @@ COSTS = {"flatmap": (4.0, 0.1), "count": (6.0, 0.02)}
 RATIO = 5.0
 
 
+def short(rate: float, tasks: int, start_s: float):
+    """A window of one timestep of ten seconds."""
+    count = tasks_of(
+        rate, tasks, fixed_ms=5, row_ms=1, timesteps=1, interval_ms=10_000, most_tasks=64
+    )
+    return batches(
+        activities={"flatmap": count},
+        rate=rate,
+        executors=tasks,
+        start_s=start_s,
+        interval_ms=10_000,
+        durations_ms=(10.0 * rate / tasks,),
+    )
+
+
+def test_a_short_window_in_which_the_load_grows_is_not_decided_on():
+    policy, memory = TimestepDs2(), None
+    for n in range(3):
+        advice, memory = policy.decide(short(500, 1, 10.0 * n), memory)
+    assert advice is None
+    advice, memory = policy.decide(short(1_000, 1, 30), memory)  # half of it at 500, half at 1,500
+    assert advice is not None
+    assert advice.reason == "what arrives has just changed; one more window tells by how much"
+    assert (advice.parallelism, advice.executors) == ({}, None)
+    advice, memory = policy.decide(short(1_500, 1, 40), memory)
+    assert advice.executors == 2
+    advice, memory = policy.decide(short(3_000, 1, 50), memory)
+    assert advice.executors == 4  # it grows on: nothing is waited for twice
+
+
+def test_a_load_that_shrinks_is_decided_on_at_once():
+    policy, memory = TimestepDs2(), None
+    for n in range(3):
+        _, memory = policy.decide(short(3_000, 4, 10.0 * n), memory)
+    assert policy.decide(short(500, 4, 30), memory)[0].executors == 1
+
+
 def varied(tasks: int, random: np.random.Generator) -> np.ndarray:
     """Shares of rows that differ by some percent, as those of hashed keys do."""
     shares = 1 + 0.05 * random.standard_normal(tasks)
