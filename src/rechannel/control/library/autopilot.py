@@ -42,6 +42,7 @@ class Autopilot(Controller):
         max: int = 1_000,
         executors: tuple[int, int] | None = None,
         cores_per_executor: int | None = None,
+        startup_s: float = 10.0,
         catch_up_s: float | None = None,
         steering: Mapping[str, float] | None = None,
         window: int = 8,
@@ -60,17 +61,11 @@ class Autopilot(Controller):
             max=max,
             executors=executors,
             cores_per_executor=cores_per_executor,
+            startup_s=startup_s,
             catch_up_s=catch_up_s,
             steering=steering,
         )
-        self.rules = Rules(
-            window=window,
-            least=least,
-            barred_s=barred_s,
-            utilisation=target_utilisation,
-            latency_ms=latency_ms,
-            steering=self.scale.goal.steering,
-        )
+        self.rules = Rules.of(self.scale.goal, window=window, least=least, barred_s=barred_s)
 
     def on_init(self) -> Flying:
         """Nothing is known."""

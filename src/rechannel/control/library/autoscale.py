@@ -34,6 +34,7 @@ class AutoScale(Controller):
         max: int = 1_000,
         executors: tuple[int, int] | None = None,
         cores_per_executor: int | None = None,
+        startup_s: float = 10.0,
         catch_up_s: float | None = None,
         steering: Mapping[str, float] | None = None,
         bins: int | None = None,
@@ -43,9 +44,9 @@ class AutoScale(Controller):
 
         latency_ms: what interval and timestep may take together; needed where timesteps have no interval. min, max:
         tasks of an operator. executors: least and most; None = their number stays. cores_per_executor: None = those
-        that tasks were seen on. catch_up_s: for a backlog; None = the policy's. steering: settings of
-        `rechannel.testing.scaling.Steering`. budget_ms: what moves of state may add to a timestep. bins: that move at a
-        time; None = as many as that allows. Raises RefusedError.
+        that tasks were seen on. startup_s: until executors come, as long as none have. catch_up_s: for a backlog; None
+        = the policy's. steering: settings of `rechannel.testing.scaling.Steering`. budget_ms: what moves of state may
+        add to a timestep. bins: that move at a time; None = as many as that allows. Raises RefusedError.
         """
         self.goal = Goal(
             policy=policy_for(policy, target_utilisation, catch_up_s),
@@ -54,6 +55,7 @@ class AutoScale(Controller):
             utilisation=target_utilisation,
             scales_executors=executors is not None,
             cores_per_executor=cores_per_executor,
+            startup_s=startup_s,
         )
         self.strategy = strategy_for(bins, budget_ms)
         self.memory: Memory = None

@@ -34,6 +34,7 @@ from rechannel.control.library.remedies import (
     longer_interval,
     placed,
 )
+from rechannel.control.library.scale_goal import Goal
 from rechannel.control.library.scaled import UNFIT, tasks_wanted
 from rechannel.control.library.traffic import AskTraffic
 from rechannel.control.operation import MOST_REPLY_BYTES, Operation, operation
@@ -69,6 +70,18 @@ class Rules:
     latency_ms: float | None = None
     steering: Steering = field(default_factory=Steering)
     """Of AutoScale."""
+
+    @classmethod
+    def of(cls, goal: Goal, *, window: int, least: float, barred_s: float) -> Rules:
+        """Return rules with the goal of AutoScale. Raises RefusedError."""
+        return cls(
+            window=window,
+            least=least,
+            barred_s=barred_s,
+            utilisation=goal.utilisation,
+            latency_ms=goal.latency_ms,
+            steering=goal.steering,
+        )
 
     def old(self, mean_ms: float) -> float:
         """Return how many seconds a decision of AutoScale counts. mean_ms: what a timestep takes."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from rechannel.control.controller import Control
 from rechannel.control.library.looking import longest_interval_ms
-from rechannel.control.library.scaled import Scaling, price
+from rechannel.control.library.scaled import Scaling, coming_s, price
 from rechannel.errors import RefusedError
 from rechannel.reconfigure.changes.resources import executors
 from rechannel.reconfigure.strategies import Strategy, all_at_once, fluid
@@ -46,11 +46,15 @@ class Goal:
     utilisation: float = 0.8
     scales_executors: bool = False
     cores_per_executor: int | None = None
+    startup_s: float = 10.0
 
     def __post_init__(self) -> None:
         """Check the numbers. Raises RefusedError."""
         if self.latency_ms is not None and not self.latency_ms > 0:
             raise RefusedError(f"AutoScale(latency_ms={self.latency_ms}): give a latency above 0")
+        if not 0 <= self.startup_s < math.inf:
+            given = f"AutoScale(startup_s={self.startup_s})"
+            raise RefusedError(f"{given}: give seconds that are not negative")
         if self.cores_per_executor is not None and self.cores_per_executor < 1:
             given = f"AutoScale(cores_per_executor={self.cores_per_executor})"
             raise RefusedError(f"{given}: give at least one core")
@@ -101,6 +105,8 @@ class Goal:
         if cores is None or not hasattr(policy, "most_cores"):
             return policy
         least, most = self.steering.executors
+        if self.scales_executors and hasattr(policy, "delay_s"):
+            policy = _with(policy, delay_s=coming_s(control, self.startup_s))
         if not self.scales_executors:
             least = most = cores.executors
         elif control.refusal(executors(cores.executors + 1)):

@@ -122,6 +122,17 @@ def tasks_wanted(known: Scaling, steering: Steering) -> dict[str, int]:
     return plan if number == said.present.get(EXECUTORS) else {}
 
 
+def coming_s(control: Control[Scaling], supposed_s: float) -> float:
+    """Return how many seconds executors take to come: as the controller's own changes took; before any, as supposed."""
+    took = [
+        (record.taken[0].time_ms - record.times[str(Phase.WAITING)]) / 1e3
+        for record in control.changes
+        if control.requested(record) and record.change.executors_needed is not None
+        if record.taken and str(Phase.WAITING) in record.times
+    ]
+    return max(took, default=supposed_s)
+
+
 def changes_of(parallelism: Mapping[str, int], number: int | None) -> list[Change]:
     """Return the changes that lead to these numbers of tasks and of executors."""
     made: list[Change] = [rescale(name, tasks) for name, tasks in parallelism.items()]

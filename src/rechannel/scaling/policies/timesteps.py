@@ -5,8 +5,9 @@ One evaluation:
 1. The tasks of the window join the samples (`samples.py`), and a line through them says for each operator what is fixed
    and what is per row (`model/fits.py`).
 2. What arrives, averaged over the last windows (`averaging.py`; a window in which it has grown has only a part of the
-   growth, so a short one is not decided on), plus the backlog over the catch-up time, travels
-   downstream by the measured selectivities: DS2's targets.
+   growth, so a short one is not decided on), plus the backlog over the catch-up time, travels downstream by the
+   measured selectivities: DS2's targets. The backlog is that of when the decision holds: timesteps that take longer
+   than their interval leave a share of what arrives until then.
 3. Timesteps take longer than the model says, for reasons that no task reports: that multiplies all costs
    (`offsets.py`).
 4. The least cores keep the interval at the utilisation (`model/cores.py`), for the costs as fitted and for both ends of
@@ -25,6 +26,7 @@ turn differs most between the ends.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -72,6 +74,8 @@ class TimestepDs2:
     """Share of the interval that may be used."""
     catch_up_s: float | None = 60.0
     """Seconds within which a backlog is to be worked off; None = backlogs do not count."""
+    delay_s: float = 0.0
+    """Seconds until a decision holds. What arrives meanwhile beyond what the stream processes is backlog then."""
     average_s: float = 60.0
     """Over how long the rate of what arrives is averaged; 0 = the last window."""
     jump: float = 0.3
@@ -88,8 +92,8 @@ class TimestepDs2:
         """Check the settings. Raises RefusedError."""
         if not 0 < self.utilisation <= 1 or (self.catch_up_s is not None and self.catch_up_s <= 0):
             raise RefusedError(f"{self}: give 0 < utilisation <= 1 and a catch-up time above 0")
-        if not (0 <= self.average_s < math.inf and self.jump >= 0):
-            raise RefusedError(f"{self}: give a time and a jump that are not negative")
+        if not (0 <= self.average_s < math.inf and 0 <= self.delay_s < math.inf and self.jump >= 0):
+            raise RefusedError(f"{self}: give times and a jump that are not negative")
         cores = 1 <= self.least_cores <= self.most_cores
         if not cores or self.gain < 0 or self.most_offset < 1:
             rule = "1 <= least_cores <= most_cores, an offset of at least 1, and a gain >= 0"
@@ -188,12 +192,12 @@ class TimestepDs2:
 
     def targets(self, seen: Seen, state: Learned) -> dict[str, float]:
         """Return the records per second that will reach every operator."""
-        catch_up = self.catch_up_s
-        due = {
-            name: mean(state.arrived[name])
-            + (each.backlog / catch_up if catch_up is not None else 0.0)
-            for name, each in seen.arrivals.items()
-        }
+        rates = {name: mean(state.arrived[name]) for name in seen.arrivals}
+        due = dict(rates)
+        if self.catch_up_s is not None:
+            missed = _missed(seen.cores) * self.delay_s
+            for name, each in seen.arrivals.items():
+                due[name] += (each.backlog + missed * rates[name]) / self.catch_up_s
         return targets_of(seen.topology, state.ratios, due)
 
     def _tasks(self, active: Sequence[Activity], turns: Turns, pace: Pace, slots: float) -> Floats:
@@ -205,6 +209,14 @@ class TimestepDs2:
         kept = np.where(longer, best, present)
         used = max(float(share[ESTIMATE]) for share in turns.shares(pace, kept, cores))
         return kept if used <= 1 else best
+
+
+def _missed(cores: Cores | None) -> float:
+    """Return the share of what arrives that is not processed, where timesteps take longer than their interval."""
+    if cores is None or not cores.durations_ms or cores.interval_ms <= 0:
+        return 0.0
+    took_ms = statistics.median(cores.durations_ms)
+    return max(0.0, 1 - cores.interval_ms * cores.in_flight / took_ms) if took_ms > 0 else 0.0
 
 
 def _just_changed(seen: Seen, before: Learned | None, now: Learned) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 import rechannel as rc
 from rechannel.control.library import scale_goal
-from rechannel.control.library.scaled import Scaling, ended
+from rechannel.control.library.scaled import Scaling, coming_s, ended
 from rechannel.engine.reconfigure.cluster import FixedCluster
 from rechannel.engine.reconfigure.measured import Measured
 from rechannel.errors import RefusedError
@@ -233,6 +233,25 @@ def test_executors_and_tasks_are_one_change(monkeypatch):
     assert changes(busy)[0].startswith("executors(executors=3), rescale(operator='")
 
 
+def test_executors_come_after_as_long_as_they_took_before():
+    def record(own: bool, needed: int | None, taken: tuple = (), **times: int) -> SimpleNamespace:
+        change = SimpleNamespace(executors_needed=needed)
+        steps = [SimpleNamespace(time_ms=ms) for ms in taken]
+        return SimpleNamespace(own=own, change=change, taken=steps, times=times)
+
+    def coming(*records: SimpleNamespace) -> float:
+        control = SimpleNamespace(changes=records, requested=lambda each: each.own)
+        return coming_s(control, 10.0)
+
+    first, later = (
+        record(True, 4, (31_000,), waiting=1_000),
+        record(True, 5, (9_000,), waiting=5_000),
+    )
+    assert coming() == coming(record(True, None, (99_000,), waiting=0)) == 10
+    assert coming(record(False, 4, (99_000,), waiting=0), record(True, 4, waiting=0)) == 10
+    assert (coming(first), coming(later), coming(first, later)) == (30, 4, 30)
+
+
 def test_a_request_that_left_no_change_was_refused():
     control = SimpleNamespace(changes=[], requested=lambda _: True, dry_run=False)
     assert ended(control, ()) == (True, "the stream refused it; the controller's log says why")
@@ -247,6 +266,7 @@ def test_a_request_that_left_no_change_was_refused():
         ({"bins": 0}, "at least one bin"),
         ({"budget_ms": 0}, "milliseconds above 0"),
         ({"catch_up_s": 0}, "seconds above 0"),
+        ({"startup_s": -1}, "seconds that are not negative"),
         ({"policy": "threshold", "catch_up_s": 5}, "policy 'threshold' knows no backlog"),
         ({"policy": "magic"}, "policy 'magic': there is none; give one of ds2, "),
         ({"min": 5, "max": 2}, "1 <= least <= most"),

@@ -67,6 +67,19 @@ def test_a_load_that_shrinks_is_decided_on_at_once():
     assert policy.decide(short(500, 4, 30), memory)[0].executors == 1
 
 
+@pytest.mark.parametrize(("took_ms", "executors"), [(10_000, 6), (12_500, 7), (20_000, 9)])
+def test_what_is_missed_until_the_decision_holds_is_caught_up_with(took_ms, executors):
+    """4,000 rows a second of 1 ms need 5 executors at 80 %, and the fixed part of a task one more.
+
+    Of timesteps twice as long as their interval, half of what arrives in 30 s is missed: 3,000 rows a second for 20 s.
+    """
+    seen = short(4_000, 4, 0)
+    seen = replace(seen, cores=replace(seen.cores, durations_ms=(float(took_ms),)))
+    policy = TimestepDs2(delay_s=30, catch_up_s=20, most_offset=1)
+    advice, _ = policy.decide(seen, None)
+    assert advice.executors == executors
+
+
 def varied(tasks: int, random: np.random.Generator) -> np.ndarray:
     """Shares of rows that differ by some percent, as those of hashed keys do."""
     shares = 1 + 0.05 * random.standard_normal(tasks)
