@@ -24,7 +24,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rechannel.scaling.policies.damping import Plan
+from rechannel.scaling.policies.damping import EXECUTORS, Plan
 from rechannel.scaling.policies.policy import Seen
 from rechannel.scaling.policies.steering_settings import Steering
 
@@ -148,13 +148,17 @@ def why_worse(after: Health, before: Health, settings: Steering) -> str | None:
 
 
 def already_failed(plan: Plan, failed: Sequence[Failed]) -> Failed | None:
-    """Return the plan taken back that a new plan equals, or that it exceeds in the same direction; None if none is."""
+    """Return the plan taken back that a new plan equals, or that it exceeds in the same direction; None if none is.
+
+    Where operators share executors, the number of these counts: other tasks on as few of them are no other plan.
+    """
     for each in failed:
         moved = {
             name: number - each.before.get(name, number)
             for name, number in each.plan.items()
             if number != each.before.get(name, number)
         }
+        moved = {EXECUTORS: moved[EXECUTORS]} if EXECUTORS in moved else moved
         if moved and all(
             name in plan and (plan[name] - each.plan[name]) * by >= 0 for name, by in moved.items()
         ):

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rechannel.errors import RefusedError
+from rechannel.scaling.policies.damping import EXECUTORS
 from rechannel.scaling.policies.ds2 import Ds2
-from rechannel.scaling.policies.judging import health
+from rechannel.scaling.policies.judging import Failed, already_failed, health
 from rechannel.scaling.policies.policy import Advice
 from rechannel.scaling.policies.steering import SteeredPolicy, carried_out, step
 from rechannel.scaling.policies.steering_settings import Steering
@@ -345,3 +346,14 @@ def test_steering_is_itself_a_policy():
     advice, state = SteeredPolicy(policy=Ds2()).decide(seen, None)
     assert advice.parallelism == {"flatmap": 10, "count": 20}
     assert state.decision.outcome == "changed"
+
+
+def test_other_tasks_on_as_few_executors_are_the_plan_that_failed():
+    before, plan = {"count": 5, EXECUTORS: 5}, {"count": 2, EXECUTORS: 2}
+    failed = Failed(at_s=0.0, plan=plan, before=before, load=100.0)
+    for count, executors, alike in ((2, 2, True), (4, 2, True), (2, 1, True), (2, 3, False)):
+        found = already_failed({"count": count, EXECUTORS: executors}, [failed])
+        assert (found is failed) == alike
+    tasks = Failed(at_s=0.0, plan={"count": 2, EXECUTORS: 5}, before=before, load=100.0)
+    assert already_failed({"count": 1, EXECUTORS: 5}, [tasks]) is tasks
+    assert already_failed({"count": 3, EXECUTORS: 5}, [tasks]) is None
