@@ -49,7 +49,7 @@ LEAVE = 0.1
 COMBINED = 0.5
 """Share of what binds that combining is assumed to save: how many rows it joins is not known before."""
 MOST_GROWTH = 4.0
-"""Times the time between two timesteps that the next interval may have."""
+"""How many times as long as the time between two timesteps the next interval may be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -123,7 +123,7 @@ def tasks_wanted(known: Scaling, steering: Steering) -> dict[str, int]:
 
 
 def coming_s(control: Control[Scaling], supposed_s: float) -> float:
-    """Return how many seconds executors take to come: as the controller's own changes took; before any, as supposed."""
+    """Return how many seconds executors take to come: the longest of the controller's own changes; else as supposed."""
     took = [
         (record.taken[0].time_ms - record.times[str(Phase.WAITING)]) / 1e3
         for record in control.changes
