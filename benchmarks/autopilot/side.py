@@ -75,8 +75,8 @@ def pilot(parameters: Parameters) -> rc.control.Controller:
         latency_ms=parameters["target_ms"],
         executors=tuple(parameters["executors"]),
         cores_per_executor=1,
-        max=4 * parameters["executors"][1],
         catch_up_s=parameters["catch_up_seconds"],
+        max=4 * parameters["executors"][1],
         steering=parameters["steering"],
         window=parameters["window"],
     )
@@ -90,6 +90,7 @@ def _run(parameters: Parameters, *, controlled: bool) -> PilotMeasurement:
     settings = rc.Settings(
         tasks=least,
         interval_ms=parameters["interval_ms"],
+        catch_up=True,
         durability=rc.Durability(parameters["durability"]),
         snapshot_every=ENTRIES_KEPT,
     )

@@ -81,8 +81,9 @@ def run(parameters: Parameters) -> PilotMeasurement:
 
 
 def _counted(spark: Any, parameters: Parameters, start_ns: int) -> Any:
+    bounded = {**parameters, "most_rows": parameters["peer_most_rows"]}
     lines = spark.readStream.format(PhasedSource.name())
-    lines = lines.options(**options_of(parameters, start_ns)).load()
+    lines = lines.options(**options_of(bounded, start_ns)).load()
     table = list(ads_of(parameters["campaigns"], parameters["ads"]))
     ads = spark.createDataFrame(table, "ad_id STRING, campaign_id STRING")
     parsed = lines.select(F.from_json(COLUMN, FIELDS).alias("e")).selectExpr("e.ad_id AS ad_id")

@@ -30,6 +30,10 @@ class Settings:
     a hundred tasks."""
     interval_ms: int = 0
     """Distance between timestep starts; 0 = as soon as possible."""
+    catch_up: bool = False
+    """Whether a timestep that leaves rows unread makes the next one begin earlier: at once, if it leaves as many as it
+    has read. For sources whose timesteps are bounded and that can tell their backlog. False = the interval bounds the
+    rate at which a stream reads."""
     in_flight: int = 1
     """Timesteps in flight at once. 1 = the next one starts when the last is committed. 2 = source tasks of a timestep
     overlap the state work of the previous one: more throughput, a little more latency."""

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from rechannel.scaling.policies.steering_settings import JITTER
 from rechannel.telemetry.facts import TimestepProgress
 from rechannel.telemetry.recent_tasks import TimestepTasks
 
@@ -107,7 +108,7 @@ def _complete(before: TimestepProgress, steps: Sequence[Step], length_ms: float)
     if len(steps) >= MOST_TIMESTEPS and covers_ms > 0:
         return True
     slow = steps[-1].facts.duration_ms >= length_ms
-    return covers_ms >= (SHORTEST * length_ms if slow else length_ms)
+    return covers_ms >= (SHORTEST if slow else JITTER) * length_ms
 
 
 def _follows(

@@ -81,21 +81,17 @@ class TimestepTasks:
     """Most tasks that had a core at the same time."""
     sums: TaskSums | None = None
     """What its tasks did since they are these tasks."""
+    turns_ms: float = field(init=False)
+    """Milliseconds in which at least one operator had a task."""
+
+    def __post_init__(self) -> None:
+        """Compute what every window asks."""
+        object.__setattr__(self, "turns_ms", _turns_ms(self.operators.values()))
 
     @property
     def tasks(self) -> int:
         """Number of all tasks."""
         return sum(len(each.rows) for each in self.operators.values())
-
-    @property
-    def turns_ms(self) -> float:
-        """Milliseconds in which at least one operator had a task."""
-        spans = sorted((each.began_ms, each.ended_ms) for each in self.operators.values())
-        total, until = 0.0, float("-inf")
-        for began, ended in spans:
-            total += max(0.0, ended - max(began, until))
-            until = max(until, ended)
-        return total
 
     @property
     def driver_ms(self) -> float:
@@ -247,6 +243,14 @@ def _between_launches(tasks: Sequence[TaskFinished], launched: Floats) -> float 
         return None
     first = launched[launched < min(map(_freed_ms, tasks))]
     return float(first.max() - first.min()) / (len(first) - 1) if len(first) > 1 else None
+
+
+def _turns_ms(operators: Iterable[OperatorTasks]) -> float:
+    total, until = 0.0, float("-inf")
+    for began, ended in sorted((each.began_ms, each.ended_ms) for each in operators):
+        total += max(0.0, ended - max(began, until))
+        until = max(until, ended)
+    return total
 
 
 def _without_bins(entry: TimestepTasks) -> TimestepTasks:

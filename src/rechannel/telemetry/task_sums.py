@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,8 +39,8 @@ class TaskSums:
     """The same over all of them."""
     core_ms: Floats
     """Milliseconds of cores in this timestep, shape (operators,)."""
-    picked: tuple[Floats, ...]
-    """By operator, rows and milliseconds of cores of the tasks that were picked, shape (2, `PICKED`) or less."""
+    picked: Floats
+    """Rows and milliseconds of cores of up to `PICKED` tasks of each operator, shape (2, picked)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -85,7 +86,7 @@ def with_timestep(
         own=own,
         all=before.all + own if before is not None and same else own,
         core_ms=np.array([each.core_ms.sum() for each in columns]),
-        picked=tuple(_picked(each, timestep) for each in columns),
+        picked=np.concatenate([_picked(each, timestep) for each in columns], axis=1),
     )
 
 
@@ -109,7 +110,9 @@ def summed(sums: Sequence[TaskSums | None]) -> dict[str, Summed] | None:
     within = last.all - first.all
     within += first.own
     np.maximum(within, 0.0, out=within)  # sums of milliseconds are rounded
+    picked = np.stack([each.picked for each in there], axis=1)
     starts = (0, *last.ends[:-1])
+    firsts = (0, *accumulate(min(b - a, PICKED) for a, b in zip(starts, last.ends, strict=True)))
     totals = np.add.reduceat(within[0], starts).tolist()
     core = np.sum([each.core_ms for each in there], axis=0).tolist()
     return {
@@ -118,7 +121,7 @@ def summed(sums: Sequence[TaskSums | None]) -> dict[str, Summed] | None:
             busy_ms=within[1, start:end],
             total=totals[place],
             core_ms=core[place],
-            picked=np.concatenate([each.picked[place] for each in there], axis=1),
+            picked=picked[:, :, firsts[place] : firsts[place + 1]].reshape(2, -1),
         )
         for place, (name, start, end) in enumerate(zip(last.names, starts, last.ends, strict=True))
     }

@@ -153,6 +153,19 @@ def test_a_timestep_that_takes_long_ends_a_window_that_covers_a_fifth(length_s, 
     assert found.seen.arrivals[arriving("in")].rate == 100
 
 
+def test_timesteps_that_begin_some_milliseconds_early_make_a_window():
+    early = [
+        dataclasses.replace(each, now_ms=each.now_ms - 20 * each.timestep)
+        if isinstance(each, TimestepStarted)
+        else each
+        for each in events(6)
+    ]
+    found = windows(early, length_s=1)
+    assert [(each.first, each.last) for each in found] == [(n, n) for n in range(2, 7)]
+    assert found[0].seen.window_s == pytest.approx(0.98)
+    assert [each.first for each in windows(early, length_s=1.01)] == [2, 4]
+
+
 def test_windows_follow_each_other():
     found = windows(events(8))
     assert [(each.first, each.last) for each in found] == [(2, 3), (4, 5), (6, 7)]

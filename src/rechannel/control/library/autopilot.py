@@ -1,9 +1,10 @@
 """Keeps a stream within its goal: finds out what binds, does what helps against that, checks it, and takes it back.
 
-Every `window / 2` timesteps it looks at the profile of the latest `window` (`looking.py`, `binding.py`). What binds has
-a remedy (`remedies.py`). Its gain is predicted; if that is at least the share `least` of a timestep, it is requested,
-judged and, if it saved less than half of `least`, taken back and barred for a time (`mending.py`, `flight.py`). Where
-processing binds, or nothing else is to be done, AutoScale has the turn. One change is under way at a time."""
+Every `window / 2` timesteps, and more often if the stream is late, it looks at the profile of the latest ones
+(`looking.py`, `binding.py`). What binds has a remedy (`remedies.py`). Its gain is predicted; if that is at least the
+share `least` of a timestep, it is requested, judged and, if it saved less than half of `least`, taken back and barred
+for a time (`mending.py`, `flight.py`). Where processing binds, or nothing else is to be done, AutoScale has the turn.
+One change is under way at a time."""
 
 from __future__ import annotations
 

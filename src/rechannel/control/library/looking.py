@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from rechannel.control.library.remedies import at_places
 from rechannel.control.library.traffic import TaskLoad, Traffic
 from rechannel.profiling.job.shares import CriticalShares
 from rechannel.scaling.measured import machines_of
+from rechannel.telemetry.facts import TimestepProgress
 from rechannel.telemetry.recent_tasks import OperatorTasks, TimestepTasks
 
 CALM = 0.5
@@ -25,6 +27,10 @@ BUSY = 1.0
 """Pressure from which on the stream is late, or soon will be."""
 URGENT = 2
 """Timesteps in a row that have to be late for a stream to be looked at every timestep, and by no more than these."""
+FAR = 1.5
+"""Times what a timestep may take, and what the ones before have taken, from which on it alone is enough."""
+COMPARED = 9
+"""Timesteps, the latest included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -68,11 +74,19 @@ def longest_interval_ms(latency_ms: float, utilisation: float, in_flight: int) -
     return latency_ms / (1 + utilisation * in_flight)
 
 
-def late(progress: Sequence[Any], most: float | None) -> bool:
-    """Whether the latest timesteps have all taken longer than they may."""
+def urgent(progress: Sequence[TimestepProgress], most: float | None) -> int | None:
+    """Return by how many of the latest timesteps a stream that is late is looked at; None if it is not late.
+
+    most: milliseconds that a timestep may take; None = it has no interval to keep.
+    """
+    if most is None or not progress:
+        return None
+    *before, last = (facts.duration_ms for facts in progress[-COMPARED:])
+    if before and last > FAR * max(most, statistics.median(before)):
+        return 1
     latest = progress[-URGENT:]
-    long = most is not None and all(facts.duration_ms > most for facts in latest)
-    return long and len(latest) == URGENT
+    late = len(latest) == URGENT and all(facts.duration_ms > most for facts in latest)
+    return URGENT if late else None
 
 
 def looked(
@@ -80,7 +94,7 @@ def looked(
 ) -> View | None:
     """Return what the latest timesteps show; None as long as there are too few since the latest change."""
     most = allowed_ms(control, utilisation, latency_ms)
-    window = min(window, URGENT) if late(control.progress, most) else window
+    window = min(window, urgent(control.progress, most) or window)
     changed = max((record.last_timestep or 0 for record in control.changes), default=0)
     after = changed + SETTLE - 1 if changed else -1
     if len(between(control.progress, after, control.timestep + 1)) < window:

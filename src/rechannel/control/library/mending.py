@@ -16,11 +16,11 @@ from rechannel.control.library.looking import (
     View,
     allowed_ms,
     chosen,
-    late,
     longest_interval_ms,
     looked,
     named,
     placing_of,
+    urgent,
     usable,
 )
 from rechannel.control.library.placing import decided as placement
@@ -103,7 +103,7 @@ class Rules:
 def due(control: Control[Flying], rules: Rules) -> bool:
     """Whether it is time for an evaluation: every half window, and every timestep while the stream is late."""
     most = allowed_ms(control, rules.utilisation, rules.latency_ms)
-    every = 1 if late(control.progress, most) else rules.window // 2
+    every = rules.window // 2 if urgent(control.progress, most) is None else 1
     return control.timestep >= control.state.evaluated + every
 
 

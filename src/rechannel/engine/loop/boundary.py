@@ -199,6 +199,7 @@ class Boundary:
             decided_ms=out.clock(),
             moved=out.changes.coordination.moved_at(number),
             rewrite=out.changes.rewritten_hashes(number),
+            backlogs=out.sources.backlogs if fresh else {},
         )
         out.runner.open(timestep)
         out.listener.started(
@@ -207,7 +208,7 @@ class Boundary:
             at_ms=began_ms,
             offsets={n: range_of(part.start, part.end) for n, part in timestep.slices.items()},
             configuration=timestep.configuration.version,
-            backlog=out.sources.backlogs if fresh else {},
+            backlog=flight.backlogs,
         )
         return TimestepOpened(flight=flight, fresh=fresh)
 

@@ -28,6 +28,7 @@ def first_state(
             merging=settings.merging,
             task_bytes=settings.task_bytes or TASK_BYTES,
             poll_ms=settings.poll_ms,
+            catch_up=settings.catch_up,
         ),
         plan=plan,
         configuration=configuration,

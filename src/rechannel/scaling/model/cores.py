@@ -98,20 +98,19 @@ def least_cores_each(turns: Turns, pace: Pace, *, most: int) -> tuple[Ints, npt.
     """
     each = turns.spread_out()
     count = len(turns.rows)
-    allowed = np.full(count, 1 + SLACK)
-    reached = turns.used(pace, np.full((count, 1), float(most)))
-    keeps = reached <= allowed
-    allowed = np.where(keeps, allowed, reached * ALMOST)
     low, at = np.ones(count), np.arange(count)
-    powers = np.broadcast_to(
-        4.0 ** np.arange(most.bit_length() // 2 + 1), (count, most.bit_length() // 2 + 1)
-    )
-    tried = np.concatenate([powers, _guess(turns, pace)[:, None] + AROUND], axis=1)
+    powers = 4.0 ** np.arange(most.bit_length() // 2 + 1)
+    tried = np.empty((count, len(powers) + len(AROUND)))
+    tried[:, : len(powers)] = powers
+    tried[:, len(powers) :] = _guess(turns, pace)[:, None] + AROUND
     tried.clip(1.0, float(most), out=tried)
     tried[:, 0], tried[:, -1] = 1.0, most
     tried.sort(axis=1)
+    used = each.used(pace, tried[:, :, None])
+    keeps = used[:, -1] <= 1 + SLACK
+    allowed = np.where(keeps, 1 + SLACK, used[:, -1] * ALMOST)
     while True:
-        enough = each.used(pace, tried[:, :, None]) <= allowed[:, None]
+        enough = used <= allowed[:, None]
         enough[:, -1] = True
         first = enough.argmax(axis=1)
         low = np.where(first > 0, tried[at, np.maximum(first - 1, 0)] + 1, low)
@@ -119,6 +118,7 @@ def least_cores_each(turns: Turns, pace: Pace, *, most: int) -> tuple[Ints, npt.
         if not (high > low).any():
             return high.astype(int), keeps
         tried = np.floor(low[:, None] + (high - low)[:, None] * STEPS)
+        used = each.used(pace, tried[:, :, None])
 
 
 def _guess(turns: Turns, pace: Pace) -> Floats:

@@ -75,12 +75,13 @@ def task_costs(rows: Floats, ms: Floats, there: Flags) -> Costs:
     shortest = np.where(known, np.where(usable, ms, np.inf).min(axis=1), 0.0)
     apart = np.where(usable, x - mean_x[:, None], 0.0)
     differ = (apart**2).sum(axis=1) / count > TINY_MS * mean_x**2
-    intercept, error, centre_x, centre_y, lost = _lines(x, y, usable, samples)
+    medians = _Medians(usable, samples)
+    intercept, error, centre_x, centre_y, lost = _lines(x, y, usable, medians)
     fitted = known & differ & (samples >= LEAST_SAMPLES) & ~lost
     error = np.where(fitted, error, 0.0)
     half = np.maximum(centre_y, TINY_MS) / 2
     trust = half**2 / (half**2 + error**2)
-    level = np.where(known, _medians(y, usable, samples), 0.0)
+    level = np.where(known, medians.of(y), 0.0)
     centre_x, centre_y = np.where(fitted, centre_x, mean_x), np.where(fitted, centre_y, level)
     most = np.where(fitted, centre_y, shortest)
     middle = np.where(fitted, intercept * trust, 0.0)
@@ -96,44 +97,56 @@ def task_costs(rows: Floats, ms: Floats, there: Flags) -> Costs:
 
 
 def _lines(
-    x: Floats, y: Floats, usable: Flags, samples: npt.NDArray[np.int_]
+    x: Floats, y: Floats, usable: Flags, medians: _Medians
 ) -> tuple[Floats, Floats, Floats, Floats, Flags]:
     """Return intercepts, their standard errors, centres, and where there is no line."""
-    middle = _medians(y, usable, samples)[:, None]
+    middle = medians.of(y)[:, None]
     middle[~np.isfinite(middle)] = 1.0
     share = usable * middle / np.maximum(y, middle)
-    weights = base = share**2
+    weights = base = share * share
+    mean_x = x.mean(axis=1)
+    x = x - mean_x[:, None]
+    moments = np.stack([np.ones_like(x), x, y, x * x, x * y], axis=1)
     lost = np.zeros(len(x), dtype=bool)
     for number in range(ROUNDS):
-        total = weights.sum(axis=1)
-        centre_x = np.einsum("ij,ij->i", weights, x) / np.maximum(total, TINY_MS)
-        centre_y = np.einsum("ij,ij->i", weights, y) / np.maximum(total, TINY_MS)
-        apart = x - centre_x[:, None]
-        weighed = weights * apart
-        squares = np.einsum("ij,ij->i", weighed, apart)
-        lost |= squares <= TINY_MS * centre_x**2
+        sums = np.matmul(moments, weights[:, :, None])[:, :, 0].T
+        total = np.maximum(sums[0], TINY_MS)
+        centre_x, centre_y = sums[1] / total, sums[2] / total
+        squares = sums[3] - sums[1] * centre_x
+        lost |= squares <= TINY_MS * (centre_x + mean_x) ** 2
         squares[lost] = 1.0
-        slope = np.einsum("ij,ij->i", weighed, y - centre_y[:, None]) / squares
-        intercept = centre_y - slope * centre_x
-        residuals = np.abs(y - intercept[:, None] - slope[:, None] * x) * share
-        scale = np.maximum(NORMAL * _medians(residuals, usable, samples), TINY_MS)
+        slope = (sums[4] - sums[1] * centre_y) / squares
+        apart = centre_y - slope * centre_x
+        residuals = np.abs(y - apart[:, None] - slope[:, None] * x) * share
+        scale = np.maximum(NORMAL * medians.of(residuals), TINY_MS)
         if number == ROUNDS - 1:
             break
-        far = residuals / scale[:, None]
         if number < ROUNDS // 2:
-            weights = base * (HUBER / np.maximum(far, HUBER))
+            far = residuals / (HUBER * scale)[:, None]
+            weights = base / np.maximum(far, 1.0)
         else:
-            weights = base * np.maximum(0.0, 1 - (far / TUKEY) ** 2) ** 2
-    error = scale * np.sqrt(1 / np.maximum(total, TINY_MS) + centre_x**2 / squares)
-    return intercept, error, centre_x, centre_y, lost
+            far = residuals / (TUKEY * scale)[:, None]
+            weights = base * np.maximum(0.0, 1 - far * far) ** 2
+    centre_x = centre_x + mean_x
+    error = scale * np.sqrt(1 / total + centre_x**2 / squares)
+    return centre_y - slope * centre_x, error, centre_x, centre_y, lost
 
 
-def _medians(values: Floats, usable: Flags, samples: npt.NDArray[np.int_]) -> Floats:
-    """Return the median of each row's usable values; infinite where it has none."""
-    ordered = np.where(usable, values, np.inf)
-    ordered.sort(axis=1)
-    each = np.arange(len(values))
-    lower = np.maximum(samples - 1, 0) // 2
-    upper = np.minimum(samples // 2, values.shape[1] - 1)
-    medians: Floats = (ordered[each, lower] + ordered[each, upper]) / 2
-    return medians
+class _Medians:
+    """Medians of each row's usable values."""
+
+    def __init__(self, usable: Flags, samples: npt.NDArray[np.int_]) -> None:
+        self._unusable = None if usable.all() else ~usable
+        begins = np.arange(len(usable)) * usable.shape[1]
+        self._lower = begins + np.maximum(samples - 1, 0) // 2
+        self._upper = begins + np.minimum(samples // 2, usable.shape[1] - 1)
+
+    def of(self, values: Floats) -> Floats:
+        """Return the medians; infinite for a row without usable values."""
+        ordered = values.copy()
+        if self._unusable is not None:
+            ordered[self._unusable] = np.inf
+        ordered.sort(axis=1)
+        flat = ordered.ravel()
+        medians: Floats = (flat[self._lower] + flat[self._upper]) / 2
+        return medians

@@ -66,6 +66,11 @@ class Reports:
             msg = "a number of records or a useful time is negative, infinite or not a number"
             raise RefusedError(msg)
 
+    @property
+    def received(self) -> float:
+        """Records received by all instances."""
+        return float(np.add.reduce(self.records_in))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:

@@ -92,18 +92,20 @@ def evidence_of(answer: Answer, cores: Cores) -> dict[str, Any]:
     used = {names[int(took[ESTIMATE].argmax())]: longest, "timestep": whole, "cores": work}
     binds = max(used, key=lambda name: used[name])
     hangs_on = names[int(np.abs(took[FLAT] - took[STEEP]).argmax())]
+    fixed, row, turn = (each.T.tolist() for each in (turns.fixed_ms, turns.row_ms, took))
+    samples = answer.costs.samples.tolist()
     operators = {
         name: {
             "target_per_s": answer.targets[name],
-            "fixed_ms": float(turns.fixed_ms[ESTIMATE, place]),
-            "row_ms": float(turns.row_ms[ESTIMATE, place]),
-            "fixed_ms_ends": turns.fixed_ms[FLAT:, place].tolist(),
-            "row_ms_ends": turns.row_ms[FLAT:, place].tolist(),
-            "turn_ms": float(took[ESTIMATE, place]),
-            "turn_ms_ends": sorted([float(took[FLAT, place]), float(took[STEEP, place])]),
+            "fixed_ms": fixed[place][ESTIMATE],
+            "row_ms": row[place][ESTIMATE],
+            "fixed_ms_ends": fixed[place][FLAT:],
+            "row_ms_ends": row[place][FLAT:],
+            "turn_ms": turn[place][ESTIMATE],
+            "turn_ms_ends": sorted(turn[place][FLAT:]),
             "heaviest": answer.skews[name].heaviest,
             "heaviest_after": answer.skews[name].remains,
-            "samples": int(answer.costs.samples[place]),
+            "samples": samples[place],
         }
         for place, name in enumerate(names)
     }

@@ -66,8 +66,10 @@ def health(seen: Seen) -> Health:
     lateness, lagging, catching_up = None, False, False
     if cores is not None and cores.durations_ms and cores.interval_ms > 0:
         took = statistics.median(cores.durations_ms) / (cores.interval_ms * cores.in_flight)
-        lateness = took / max(1.0, _read(seen, len(cores.durations_ms) * cores.interval_ms / 1e3))
-        catching_up = _read(seen, seen.window_s) > CATCHING_UP
+        lateness = took / max(
+            1.0, read_share(seen, len(cores.durations_ms) * cores.interval_ms / 1e3)
+        )
+        catching_up = read_share(seen, seen.window_s) > CATCHING_UP
         backlog = sum(each.backlog for each in seen.arrivals.values())
         lagging = took > 1 or backlog > BACKLOG_INTERVALS * load * cores.interval_ms / 1e3
     return Health(
@@ -95,7 +97,7 @@ def achieved(seen: Seen) -> float | None:
     return taken / arrived if arrived > 0 else None
 
 
-def _read(seen: Seen, span_s: float) -> float:
+def read_share(seen: Seen, span_s: float) -> float:
     """Return the records read over those that arrive in a time; 1 if that is not known."""
     read = [(_emitted(seen, source), each.rate) for source, each in seen.arrivals.items()]
     arriving = sum(rate for emitted, rate in read if emitted is not None) * span_s

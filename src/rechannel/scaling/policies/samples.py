@@ -32,6 +32,8 @@ WINDOWS = RECENT + 2
 KEPT = 180
 """Windows for which one of them is kept."""
 SIZE = TAKEN // GROUPS
+BORDERS = range(SIZE, TAKEN, SIZE)
+"""Where groups begin, in order of rows."""
 FIRST, LAST = SIZE // 4, SIZE - SIZE // 4
 """The middle half of a group."""
 
@@ -82,22 +84,18 @@ def _place(number: int) -> slice:
 
 def _keep_apart(samples: Samples, leaving: slice) -> None:
     """Move the window that leaves to one of the two other places, for each operator for which it belongs there."""
-    exists = samples.there[:, leaving].any(axis=1)
-    mean = _mean_rows(samples, leaving)
-    for number, place, sign in ((0, _place(FEWEST), -1), (1, _place(MOST), 1)):
-        old = (samples.ages[number] > KEPT) | ~samples.there[:, place].any(axis=1)
-        moves = exists & (old | (sign * (mean - _mean_rows(samples, place)) > 0))
+    by_window = (len(samples.operators), WINDOWS, GROUPS)
+    counts = samples.there.reshape(by_window).sum(axis=2)
+    means = samples.rows.reshape(by_window).sum(axis=2) / np.maximum(counts, 1)
+    number = leaving.start // GROUPS
+    exists, mean = counts[:, number] > 0, means[:, number]
+    for age, place, sign in ((0, FEWEST, -1), (1, MOST, 1)):
+        old = (samples.ages[age] > KEPT) | (counts[:, place] == 0)
+        moves = exists & (old | (sign * (mean - means[:, place]) > 0))
         if moves.any():
             for array in (samples.rows, samples.ms, samples.there):
-                array[moves, place] = array[moves, leaving]
-            samples.ages[number, moves] = 0
-
-
-def _mean_rows(samples: Samples, place: slice) -> Floats:
-    mean: Floats = samples.rows[:, place].sum(axis=1) / np.maximum(
-        samples.there[:, place].sum(axis=1), 1
-    )
-    return mean
+                array[moves, _place(place)] = array[moves, leaving]
+            samples.ages[age, moves] = 0
 
 
 def for_operators(samples: Samples | None, operators: tuple[str, ...]) -> Samples:
@@ -140,16 +138,15 @@ def points(tasks: list[Tasks | None]) -> tuple[Floats, Floats, Flags]:
 
 def _grouped(tasks: list[Tasks]) -> tuple[Floats, Floats]:
     """Return the rows and milliseconds of the groups of operators with many tasks."""
-    steps = np.arange(SIZE * GROUPS)
-    taken = {count: steps * count // len(steps) for count in {len(of.rows) for of in tasks}}
-    rows = np.stack([of.rows[taken[len(of.rows)]] for of in tasks])
-    ms = np.stack([of.ms[taken[len(of.rows)]] for of in tasks])
-    order = rows.argsort(axis=1)
-    shape = (len(tasks), GROUPS, SIZE)
-    rows = np.take_along_axis(rows, order, axis=1).reshape(shape)
-    ms = np.take_along_axis(ms, order, axis=1).reshape(shape)
-    order = ms.argsort(axis=2)[:, :, FIRST:LAST]
-    return (
-        np.take_along_axis(rows, order, axis=2).mean(axis=2),
-        np.take_along_axis(ms, order, axis=2).mean(axis=2),
-    )
+    steps = np.arange(TAKEN)
+    taken = {count: steps * count // TAKEN for count in {len(of.rows) for of in tasks}}
+    rows = np.concatenate([of.rows[taken[len(of.rows)]] for of in tasks]).reshape(-1, TAKEN)
+    ms = np.concatenate([of.ms[taken[len(of.rows)]] for of in tasks]).reshape(-1, TAKEN)
+    each = np.arange(len(tasks))[:, None]
+    order = rows.argpartition(BORDERS, axis=1)
+    rows, ms = (column[each, order].reshape(-1, SIZE) for column in (rows, ms))
+    each = np.arange(len(rows))[:, None]
+    middle = ms.argsort(axis=1)[:, FIRST:LAST]
+    means = (column[each, middle].mean(axis=1) for column in (rows, ms))
+    rows, ms = (column.reshape(-1, GROUPS) for column in means)
+    return rows, ms

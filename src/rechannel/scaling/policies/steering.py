@@ -41,7 +41,7 @@ from rechannel.scaling.policies.judging import (
     why_worse,
 )
 from rechannel.scaling.policies.policy import Advice, Memory, Policy, Seen
-from rechannel.scaling.policies.steering_settings import Steering
+from rechannel.scaling.policies.steering_settings import JITTER, Steering
 from rechannel.scaling.policies.steering_state import Decision, PriceOf, Steered, Trial, free
 
 TINY_S = 1e-6
@@ -91,7 +91,7 @@ def step(
 
 def _too_early(settings: Steering, seen: Seen, state: Steered) -> tuple[str, str] | None:
     since = None if state.evaluated_s is None else seen.end_s - state.evaluated_s
-    if since is not None and since < settings.interval_s - TINY_S:
+    if since is not None and since < settings.interval_s * JITTER - TINY_S:
         return "interval", f"{since:.1f} of {settings.interval_s:g} s since the last evaluation"
     if state.changed_s is not None:
         warm = state.changed_s + settings.warm_up_s

@@ -13,6 +13,10 @@ COMBINATIONS = ("max", "median")
 Bounds = tuple[int, int]
 
 
+JITTER = 0.98
+"""Share of a length of time that counts as all of it: timesteps do not begin to the millisecond."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steering:
     """The defaults suit streams whose load changes within minutes, and whose changes take seconds."""

@@ -5,9 +5,10 @@ One evaluation:
 1. The tasks of the window join the samples (`samples.py`), and a line through them says for each operator what is fixed
    and what is per row (`model/fits.py`).
 2. What arrives, averaged over the last windows (`averaging.py`; a window in which it has grown has only a part of the
-   growth, so a short one is not decided on), plus the backlog over the catch-up time, travels downstream by the
-   measured selectivities: DS2's targets. The backlog is that of when the decision holds: timesteps that take longer
-   than their interval leave a share of what arrives until then.
+   growth, so a short one is not decided on), travels downstream by the measured selectivities: DS2's targets. With a
+   backlog, it is what arrives and the backlog over the catch-up time, for which the cores may be used fully, if that is
+   more. The backlog is that of when the decision holds: a stream that reads less than arrives leaves the rest until
+   then.
 3. Timesteps take longer than the model says, for reasons that no task reports: that multiplies all costs
    (`offsets.py`).
 4. The least cores keep the interval at the utilisation (`model/cores.py`), for the costs as fitted and for both ends of
@@ -26,7 +27,6 @@ turn differs most between the ends.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -40,6 +40,7 @@ from rechannel.scaling.model.rates import ALL, Floats
 from rechannel.scaling.model.timesteps import Pace
 from rechannel.scaling.policies.answers import Answer, advice_of, changes, enough
 from rechannel.scaling.policies.averaging import Windows, mean, with_window
+from rechannel.scaling.policies.judging import read_share
 from rechannel.scaling.policies.offsets import Offsets
 from rechannel.scaling.policies.policy import Activity, Advice, Cores, Memory, Seen
 from rechannel.scaling.policies.samples import Samples, added, for_operators
@@ -84,7 +85,7 @@ class TimestepDs2:
     least_cores: int = 1
     """That are there anyway: tasks are divided over them."""
     gain: float = 0.05
-    """By which share a turn must become shorter for its tasks to be changed."""
+    """By which share of it, and of the mean turn, a turn must become shorter for its tasks to be changed."""
     most_offset: float = 2.0
     """Largest correction for time that no task reports; 1 = none."""
 
@@ -111,7 +112,7 @@ class TimestepDs2:
         if seen.cores is None or seen.cores.interval_ms <= 0:
             msg = "this policy is for timesteps: give the cores of the engine and its interval"
             raise RefusedError(msg)
-        received = {n: float(e.reports.records_in.sum()) for n, e in seen.activities.items()}
+        received = {n: e.reports.received for n, e in seen.activities.items()}
         arrived = with_window(
             {} if memory is None else memory.arrived,
             seen.arrivals,
@@ -145,10 +146,8 @@ class TimestepDs2:
                 self.most_offset,
             )
         state, offset = replace(state, offsets=offsets), offsets.offset
-        targets = self.targets(seen, state)
-        now = _turns(
-            costs, offset, times, active, np.array([targets[name] for name in names]), pace
-        )
+        targets, loads = self._targets(seen, state)
+        now = _turns(costs, offset, times, active, np.array([loads[name] for name in names]), pace)
         work = (now.rows * now.row_ms)[ESTIMATE].tolist()
         skews = [
             skew(each, float(times[place]), work[place], pace.room_ms)
@@ -190,33 +189,43 @@ class TimestepDs2:
             launch_ms=cores.launch_ms,
         )
 
-    def targets(self, seen: Seen, state: Learned) -> dict[str, float]:
-        """Return the records per second that will reach every operator."""
+    def _targets(self, seen: Seen, state: Learned) -> tuple[dict[str, float], dict[str, float]]:
+        """Return the records per second that will reach every operator, and those that need cores at the utilisation.
+
+        The second are fewer where a backlog is worked off, as that may use the cores fully.
+        """
         rates = {name: mean(state.arrived[name]) for name in seen.arrivals}
-        due = dict(rates)
-        if self.catch_up_s is not None:
-            missed = _missed(seen.cores) * self.delay_s
-            for name, each in seen.arrivals.items():
-                due[name] += (each.backlog + missed * rates[name]) / self.catch_up_s
-        return targets_of(seen.topology, state.ratios, due)
+        if self.catch_up_s is None:
+            targets = targets_of(seen.topology, state.ratios, rates)
+            return targets, targets
+        missed = _missed(seen) * self.delay_s
+        due, loads = {}, {}
+        for name, each in seen.arrivals.items():
+            backlog = each.backlog + missed * rates[name]
+            due[name] = rates[name] + backlog / self.catch_up_s
+            loads[name] = max(rates[name], self.utilisation * due[name])
+        targets = targets_of(seen.topology, state.ratios, due)
+        return targets, targets_of(seen.topology, state.ratios, loads)
 
     def _tasks(self, active: Sequence[Activity], turns: Turns, pace: Pace, slots: float) -> Floats:
         """Return the tasks of each operator: the best, or those that it has if they are nearly as good."""
         cores = np.full((1, 1), slots)
         best = turns.tasks(pace, cores)
         present = np.array([float(each.reports.parallelism) for each in active])
-        longer = turns.took(pace, present, cores) > (1 + self.gain) * turns.took(pace, best, cores)
-        kept = np.where(longer, best, present)
+        least = turns.took(pace, best, cores)
+        longer = turns.took(pace, present, cores) - least
+        mean = least.mean(axis=-1, keepdims=True)
+        kept = np.where(longer > self.gain * np.maximum(least, mean), best, present)
         used = max(float(share[ESTIMATE]) for share in turns.shares(pace, kept, cores))
         return kept if used <= 1 else best
 
 
-def _missed(cores: Cores | None) -> float:
-    """Return the share of what arrives that is not processed, where timesteps take longer than their interval."""
-    if cores is None or not cores.durations_ms or cores.interval_ms <= 0:
+def _missed(seen: Seen) -> float:
+    """Return the share of what arrives that is left even if timesteps follow each other at once."""
+    if seen.cores is None:
         return 0.0
-    took_ms = statistics.median(cores.durations_ms)
-    return max(0.0, 1 - cores.interval_ms * cores.in_flight / took_ms) if took_ms > 0 else 0.0
+    took_s = sum(seen.cores.durations_ms) / 1e3 / seen.cores.in_flight
+    return max(0.0, 1 - read_share(seen, took_s)) if took_s else 0.0
 
 
 def _just_changed(seen: Seen, before: Learned | None, now: Learned) -> bool:
@@ -252,14 +261,14 @@ def _turns(
     offset: float,
     times: Floats,
     active: Sequence[Activity],
-    targets: Floats,
+    loads: Floats,
     pace: Pace,
 ) -> Turns:
     """Return what the operators have to do, with the skew that they have."""
     shape = costs.fixed_ms.shape
     most = np.array([float(each.most_tasks or MOST_TASKS) for each in active])
     return Turns(
-        rows=np.broadcast_to(targets * pace.interval_ms / 1e3, shape),
+        rows=np.broadcast_to(loads * pace.interval_ms / 1e3, shape),
         fixed_ms=costs.fixed_ms * offset,
         row_ms=costs.row_ms * offset,
         heaviest=np.broadcast_to(times, shape),

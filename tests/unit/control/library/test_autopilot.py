@@ -115,9 +115,7 @@ def test_too_few_tasks_become_more(monkeypatch):
     took = flight.run(14)
     assert flight.configuration.operators["counts"].tasks == 4
     assert took[-1] < 800 < took[0]
-    assert changes(flight) == [
-        "rescale(operator='in', tasks=4), rescale(operator='counts', tasks=4)"
-    ]
+    assert changes(flight) == ["rescale(operator='counts', tasks=4)"]
 
 
 def test_too_many_tasks_become_fewer(monkeypatch):

@@ -11,6 +11,7 @@ from rechannel.control.library.flight import Flying, Tried
 from rechannel.control.library.heaviest import Heaviest
 from rechannel.control.library.hotkeys import HotKey, HotKeys, Rows
 from rechannel.control.library.judging import Figures
+from rechannel.control.library.looking import urgent
 from rechannel.control.library.mending import Rules, answered, check, relax, view_if_due
 from rechannel.control.library.remedies import Straggling, longer_interval
 from rechannel.control.library.scaled import Scaling, tasks_wanted
@@ -38,6 +39,24 @@ def figures(latency_ms: float, rows: float) -> Figures:
 
 def facts(timestep: int, duration_ms: float, rows: int = 100) -> SimpleNamespace:
     return SimpleNamespace(timestep=timestep, duration_ms=duration_ms, rows_in=rows, failures=0)
+
+
+@pytest.mark.parametrize(
+    ("took", "looked_at"),
+    [
+        ([], None),
+        ([500], None),
+        ([50, 50, 50, 90], None),
+        ([50, 50, 90, 90], 2),
+        ([50, 50, 50, 130], 1),
+        ([130], None),  # one that nothing can be compared with
+        ([110, 110, 110, 130], 2),  # as long as those before
+    ],
+)
+def test_a_stream_that_is_late_is_looked_at_by_few_timesteps(took, looked_at):
+    seen = [facts(number, ms) for number, ms in enumerate(took)]
+    assert urgent(seen, 80) == looked_at
+    assert urgent(seen, None) is None
 
 
 def record(id_: str, *, own: bool = False, open_: bool = False, scheduled: bool = False, last=None):

@@ -187,6 +187,29 @@ def test_a_fixed_interval_is_kept():
     assert committed() == 6
 
 
+def test_a_stream_that_catches_up_waits_the_less_the_more_is_left():
+    clock = ManualClock(10_000)
+    row = {"k": 1, "v": 1}
+    connector = script("k long, v long", [[row] * 4, [row] * 4, [row]])
+    harness = counted(connector, clock=clock, settings=Settings(interval_ms=100, catch_up=True))
+    process = harness.start()
+
+    def committed() -> int:
+        process.run()
+        return harness.journal_state().last_committed or 0
+
+    assert committed() == 2  # the first one left five rows, the second one of the four that it read
+    clock.advance(74)
+    assert committed() == 2
+    clock.advance(1)
+    assert committed() == 3
+    connector.push([row])
+    clock.advance(99)
+    assert committed() == 3
+    clock.advance(1)
+    assert committed() == 4
+
+
 def test_a_clock_that_is_turned_back_does_not_stop_the_job():
     clock = ManualClock(10_000)
     harness = counted(clock=clock, settings=Settings(interval_ms=100))

@@ -67,11 +67,14 @@ def test_a_load_that_shrinks_is_decided_on_at_once():
     assert policy.decide(short(500, 4, 30), memory)[0].executors == 1
 
 
-@pytest.mark.parametrize(("took_ms", "executors"), [(10_000, 6), (12_500, 7), (20_000, 9)])
+@pytest.mark.parametrize(
+    ("took_ms", "executors"), [(10_000, 6), (12_500, 6), (20_000, 8), (30_000, 9)]
+)
 def test_what_is_missed_until_the_decision_holds_is_caught_up_with(took_ms, executors):
     """4,000 rows a second of 1 ms need 5 executors at 80 %, and the fixed part of a task one more.
 
-    Of timesteps twice as long as their interval, half of what arrives in 30 s is missed: 3,000 rows a second for 20 s.
+    Of timesteps twice as long as their interval, half of what arrives in 30 s is missed: 3,000 rows a second for 20 s,
+    for which the cores may be used fully.
     """
     seen = short(4_000, 4, 0)
     seen = replace(seen, cores=replace(seen.cores, durations_ms=(float(took_ms),)))

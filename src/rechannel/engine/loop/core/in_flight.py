@@ -96,6 +96,21 @@ def _applied(
     return flight, operators
 
 
+def unread(flight: InFlight) -> float:
+    """Return what a timestep has left unread over what it has read, of the source with the largest share."""
+    rows: dict[str, int] = {}
+    for report in flight.reports:
+        read = report.costs.counts.get("rows_in", 0)
+        rows[report.operator] = rows.get(report.operator, 0) + read
+    shares = [
+        left.rows / max(1, rows.get(name, 0))
+        if left.rows is not None
+        else (left.bytes or 0) / max(1, left.taken_bytes)
+        for name, left in flight.backlogs.items()
+    ]
+    return max(shares, default=0.0)
+
+
 def first_timers(reports: Iterable[TaskReport], operator: str) -> dict[str, int]:
     """Return, by segment that tasks looked at, the first time after this timestep that a row waits for."""
     out: dict[str, int] = {}

@@ -45,6 +45,14 @@ class Pace(Struct, frozen=True, kw_only=True):
         due = self.due_ms + interval_ms if on_grid else wall_ms + interval_ms
         return Pace(due_ms=due, looked_ms=wall_ms)
 
+    def hastened(self, unread: float, interval_ms: int) -> Pace:
+        """Return the pace after a timestep that left rows unread: the next is due earlier by their share of an
+        interval.
+
+        unread: rows that it left over rows that it read.
+        """
+        return replace(self, due_ms=self.due_ms - min(unread, 1.0) * interval_ms)
+
     def pause(self, wall_ms: float, *, interval_ms: int, poll_ms: float, polled_ms: float) -> float:
         """Return how long an idle loop may sleep, in milliseconds.
 

@@ -18,6 +18,7 @@ from rechannel.model.configuration import Configuration
 from rechannel.model.eventtime import Times
 from rechannel.model.hashspace import Intervals
 from rechannel.reconfigure.coordination import Coordination
+from rechannel.sources.backlog import Backlog
 from rechannel.state.manifest import Edit, Manifest
 from rechannel.state.merging import MergePolicy
 
@@ -48,6 +49,8 @@ class InFlight(Struct, frozen=True, kw_only=True):
     """By operator that has finished it, its event time."""
     seen: Mapping[str, int] = field(default_factory=dict)
     """By input, the latest event time that its tasks have seen."""
+    backlogs: Mapping[str, Backlog] = field(default_factory=dict)
+    """By source that can tell, what it leaves unread."""
 
 
 class Operators(Struct, frozen=True, kw_only=True):
@@ -74,6 +77,8 @@ class Rules(Struct, frozen=True, kw_only=True):
     """That a task may hold at once."""
     poll_ms: float
     """How long an idle loop sleeps at least."""
+    catch_up: bool = False
+    """Whether rows that a timestep leaves unread shorten the interval."""
 
 
 class LoopState(Struct, frozen=True, kw_only=True):

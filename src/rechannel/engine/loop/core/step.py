@@ -59,7 +59,7 @@ from rechannel.engine.loop.core.events import (
     UnitFailed,
     VersionLooked,
 )
-from rechannel.engine.loop.core.in_flight import folded, kept_of, reporting, step_of
+from rechannel.engine.loop.core.in_flight import folded, kept_of, reporting, step_of, unread
 from rechannel.engine.loop.core.opening import (
     boundary_decided,
     idle_settled,
@@ -203,12 +203,15 @@ def _committed(state: LoopState, event: TimestepCommitted) -> Outcome:
     number = event.number
     flight = state.in_flight[number]
     tries = state.timesteps.well()
+    interval_ms = flight.timestep.configuration.interval_ms
+    latest = state.rules.catch_up and number == state.last
     well: tuple[Command, ...] = (ReportWell(),) if tries is not state.timesteps else ()
     state = replace(
         state,
         schedule=state.schedule.close(number),
         in_flight={n: other for n, other in state.in_flight.items() if n != number},
         timesteps=tries,
+        pace=state.pace.hastened(unread(flight), interval_ms) if latest else state.pace,
         brisk=event.committed_ms - flight.began_ms < BRISK_MS,
         configuration=resolve_combine(state.plan, state.configuration, flight.reports),
     )

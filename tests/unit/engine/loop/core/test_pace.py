@@ -38,6 +38,17 @@ def test_a_clock_that_goes_back_keeps_no_timestep_back_for_longer_than_the_inter
     assert pace.admits(5, 100)
 
 
+def test_rows_that_are_left_unread_make_the_next_timestep_begin_earlier():
+    pace = Pace().began(1_000, 100)
+    assert [pace.hastened(unread, 100).left(1_000, 100) for unread in (0, 0.25, 1, 7)] == [
+        100,
+        75,
+        0,
+        0,
+    ]
+    assert pace.hastened(7, 100).began(1_000, 100).left(1_000, 100) == 100
+
+
 def test_changes_are_made_without_a_timestep_once_per_second():
     pace = Pace().began(1_000, 60_000)
     assert not pace.rested(1_000 + IDLE_LOOK_MS - 1)
