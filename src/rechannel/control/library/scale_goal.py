@@ -106,7 +106,7 @@ class Goal:
             return policy
         least, most = self.steering.executors
         if self.scales_executors and hasattr(policy, "delay_s"):
-            policy = _with(policy, delay_s=coming_s(control, self.startup_s))
+            policy = _with(policy, delay_s=self._delay_s(control, cores))
         if not self.scales_executors:
             least = most = cores.executors
         elif control.refusal(executors(cores.executors + 1)):
@@ -114,6 +114,15 @@ class Goal:
         most = min(policy.most_cores, most * cores.cores_per_executor)
         least = min(most, least * cores.cores_per_executor)
         return _with(policy, least_cores=least, most_cores=most)
+
+    def _delay_s(self, control: Control[Scaling], cores: Cores) -> float:
+        """Return the seconds from the end of a window until executors that it asks for take tasks.
+
+        The window ended with a look at the sources, whose timestep is done by now; the one that runs when executors
+        have come is still without them.
+        """
+        took_s = max(cores.durations_ms, default=0.0) / 1e3
+        return took_s + coming_s(control, self.startup_s + took_s)
 
     def unfit(self, interval_ms: int) -> str:
         """Return why no decision can be made for a stream with an interval; "" if one can. interval_ms: 0 = none."""

@@ -22,6 +22,8 @@ class Answer:
     """What the evaluation found, before it is put into words. Arrays are by operator."""
 
     operators: tuple[str, ...]
+    cores: Cores
+    """What there is."""
     turns: Turns
     """For the costs as fitted and both ends, shape (3, operators)."""
     pace: Pace
@@ -60,22 +62,37 @@ def changes(advice: Advice, seen: Seen) -> bool:
     return not same or advice.executors != executors or bool(advice.remedies)
 
 
-def advice_of(seen: Seen, cores: Cores, answer: Answer) -> Advice:
+def differs(seen: Seen, answer: Answer) -> bool:
+    """Return what `changes` does of the advice that an answer becomes, without putting it into words."""
+    if answer.executors != answer.cores.executors:
+        return True
+    if any(each.remedy is not None for each in answer.skews.values()):
+        return True
+    tasks, present = answer.tasks[ESTIMATE].tolist(), seen.activities
+    places = _scalable(seen, answer)
+    names = answer.operators
+    return any(int(tasks[at]) != present[names[at]].reports.parallelism for at in places)
+
+
+def _scalable(seen: Seen, answer: Answer) -> list[int]:
+    """Return the places of the operators that can be scaled: those with known costs, without sources."""
+    inputs, known = seen.topology.inputs, answer.costs.known.tolist()
+    return [at for at, name in enumerate(answer.operators) if inputs[name] and known[at]]
+
+
+def advice_of(seen: Seen, answer: Answer) -> Advice:
     """Return the answer as advice."""
+    cores = answer.cores
     each = [executors_of(needed, cores) for needed in answer.needed] + [answer.executors]
-    known = [
-        place
-        for place, name in enumerate(answer.operators)
-        if seen.topology.inputs[name] and answer.costs.known[place]
-    ]
-    names = [answer.operators[place] for place in known]
-    ends = np.sort(answer.tasks[:, known], axis=0).astype(int).tolist()
-    tasks = answer.tasks[ESTIMATE, known].astype(int).tolist()
-    evidence = evidence_of(answer, cores)
+    places = _scalable(seen, answer)
+    names = [answer.operators[place] for place in places]
+    ends = np.sort(answer.tasks[:, places], axis=0).astype(int).tolist()
+    tasks = answer.tasks[ESTIMATE, places].astype(int).tolist()
+    evidence = evidence_of(answer)
     return Advice(
         parallelism=dict(zip(names, tasks, strict=True)),
         executors=answer.executors,
-        reason=_reason(cores, answer, evidence),
+        reason=_reason(answer, evidence),
         evidence=evidence | {"executors": {"low": min(each), "high": max(each)}},
         low=dict(zip(names, ends[0], strict=True)),
         high=dict(zip(names, ends[-1], strict=True)),
@@ -83,9 +100,9 @@ def advice_of(seen: Seen, cores: Cores, answer: Answer) -> Advice:
     )
 
 
-def evidence_of(answer: Answer, cores: Cores) -> dict[str, Any]:
+def evidence_of(answer: Answer) -> dict[str, Any]:
     """Return the figures of an answer, as JSON can hold them."""
-    turns, pace, names = answer.turns, answer.pace, answer.operators
+    turns, pace, names, cores = answer.turns, answer.pace, answer.operators, answer.cores
     slots = np.full((1, 1), float(answer.executors * cores.cores_per_executor))
     took = turns.took(pace, answer.tasks, slots)
     longest, whole, work = (s[ESTIMATE] for s in turns.shares(pace, answer.tasks, slots))
@@ -124,7 +141,8 @@ def evidence_of(answer: Answer, cores: Cores) -> dict[str, Any]:
     }
 
 
-def _reason(cores: Cores, answer: Answer, evidence: Mapping[str, Any]) -> str:
+def _reason(answer: Answer, evidence: Mapping[str, Any]) -> str:
+    cores = answer.cores
     binds, low, high = evidence["binds"], evidence["cores_low"], evidence["cores_high"]
     what = {"timestep": "the whole timestep binds", "cores": "the work on all cores binds"}
     between = f"{low}" if low == high else f"{low} to {high}"

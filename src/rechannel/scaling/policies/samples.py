@@ -138,15 +138,20 @@ def points(tasks: list[Tasks | None]) -> tuple[Floats, Floats, Flags]:
 
 def _grouped(tasks: list[Tasks]) -> tuple[Floats, Floats]:
     """Return the rows and milliseconds of the groups of operators with many tasks."""
-    steps = np.arange(TAKEN)
-    taken = {count: steps * count // TAKEN for count in {len(of.rows) for of in tasks}}
+    taken = {count: _taken(count) for count in {len(of.rows) for of in tasks}}
     rows = np.concatenate([of.rows[taken[len(of.rows)]] for of in tasks]).reshape(-1, TAKEN)
     ms = np.concatenate([of.ms[taken[len(of.rows)]] for of in tasks]).reshape(-1, TAKEN)
     each = np.arange(len(tasks))[:, None]
     order = rows.argpartition(BORDERS, axis=1)
-    rows, ms = (column[each, order].reshape(-1, SIZE) for column in (rows, ms))
+    rows, ms = rows[each, order].reshape(-1, SIZE), ms[each, order].reshape(-1, SIZE)
     each = np.arange(len(rows))[:, None]
-    middle = ms.argsort(axis=1)[:, FIRST:LAST]
-    means = (column[each, middle].mean(axis=1) for column in (rows, ms))
-    rows, ms = (column.reshape(-1, GROUPS) for column in means)
-    return rows, ms
+    middle = ms.argpartition((FIRST, LAST), axis=1)[:, FIRST:LAST]
+    rows, ms = (np.add.reduce(column[each, middle], axis=1) for column in (rows, ms))
+    return rows.reshape(-1, GROUPS) / (LAST - FIRST), ms.reshape(-1, GROUPS) / (LAST - FIRST)
+
+
+def _taken(count: int) -> slice | Ints:
+    """Return the places of the tasks that are taken of so many."""
+    if count % TAKEN == 0:
+        return slice(None, None, count // TAKEN)
+    return np.arange(TAKEN) * count // TAKEN

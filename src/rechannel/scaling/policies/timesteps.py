@@ -38,7 +38,7 @@ from rechannel.scaling.model.fits import ESTIMATE, FLAT, STEEP, Costs, task_cost
 from rechannel.scaling.model.optimal import targets_of
 from rechannel.scaling.model.rates import ALL, Floats
 from rechannel.scaling.model.timesteps import Pace
-from rechannel.scaling.policies.answers import Answer, advice_of, changes, enough
+from rechannel.scaling.policies.answers import Answer, advice_of, differs, enough
 from rechannel.scaling.policies.averaging import Windows, mean, with_window
 from rechannel.scaling.policies.judging import read_share
 from rechannel.scaling.policies.offsets import Offsets
@@ -102,13 +102,19 @@ class TimestepDs2:
 
     def decide(self, seen: Seen, memory: Memory) -> tuple[Advice | None, Memory]:
         """Return executors and tasks; None if all is well. Raises RefusedError for an engine without timesteps."""
-        advice, state = self.in_full(seen, memory)
+        answer, state = self._answered(seen, memory)
         if _just_changed(seen, memory, state):
             return JUST_CHANGED, replace(state, waited=True)
-        return (advice if advice is not None and changes(advice, seen) else None), state
+        if answer is None or not differs(seen, answer):
+            return None, state
+        return advice_of(seen, answer), state
 
     def in_full(self, seen: Seen, memory: Memory) -> tuple[Advice | None, Learned]:
         """Return the advice with its evidence even if nothing is to be changed; None as long as no task was seen."""
+        answer, state = self._answered(seen, memory)
+        return (None if answer is None else advice_of(seen, answer)), state
+
+    def _answered(self, seen: Seen, memory: Memory) -> tuple[Answer | None, Learned]:
         if seen.cores is None or seen.cores.interval_ms <= 0:
             msg = "this policy is for timesteps: give the cores of the engine and its interval"
             raise RefusedError(msg)
@@ -121,10 +127,7 @@ class TimestepDs2:
             jump=self.jump,
         )
         state = replace(learned(seen, received, memory), arrived=arrived)
-        answer, state = self._answer(seen, seen.cores, received, state)
-        if answer is None:
-            return None, state
-        return advice_of(seen, seen.cores, answer), state
+        return self._answer(seen, seen.cores, received, state)
 
     def _answer(
         self, seen: Seen, cores: Cores, received: Mapping[str, float], state: Learned
@@ -166,6 +169,7 @@ class TimestepDs2:
         slots = executors * cores.cores_per_executor
         answer = Answer(
             operators=names,
+            cores=cores,
             turns=turns,
             pace=pace,
             costs=costs,
@@ -205,6 +209,8 @@ class TimestepDs2:
             due[name] = rates[name] + backlog / self.catch_up_s
             loads[name] = max(rates[name], self.utilisation * due[name])
         targets = targets_of(seen.topology, state.ratios, due)
+        if loads == due:
+            return targets, targets
         return targets, targets_of(seen.topology, state.ratios, loads)
 
     def _tasks(self, active: Sequence[Activity], turns: Turns, pace: Pace, slots: float) -> Floats:

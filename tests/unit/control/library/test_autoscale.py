@@ -16,6 +16,7 @@ from rechannel.model.codec import decode
 from rechannel.model.configuration import Combine, Configuration
 from rechannel.reconfigure.record import Phase
 from rechannel.scaling.measured import Machines, measured_windows
+from rechannel.scaling.policies.policy import Cores
 from rechannel.telemetry.hub import Hub
 from rechannel.telemetry.recent_tasks import TimestepTasks
 from rechannel.testing import Harness, ManualClock
@@ -250,6 +251,14 @@ def test_executors_come_after_as_long_as_they_took_before():
     assert coming() == coming(record(True, None, (99_000,), waiting=0)) == 10
     assert coming(record(False, 4, (99_000,), waiting=0), record(True, 4, waiting=0)) == 10
     assert (coming(first), coming(later), coming(first, later)) == (30, 4, 30)
+
+
+@pytest.mark.parametrize(("durations_ms", "delay_s"), [((), 10), ((2_000.0, 8_000.0), 26)])
+def test_executors_are_waited_for_by_the_timestep_before_and_the_one_after(durations_ms, delay_s):
+    goal = rc.control.library.AutoScale(executors=(1, 8), startup_s=10).goal
+    cores = Cores(executors=1, cores_per_executor=1, durations_ms=durations_ms)
+    control = SimpleNamespace(changes=(), requested=lambda _: True, refusal=lambda _: "")
+    assert goal._limited(control, SimpleNamespace(cores=cores)).delay_s == delay_s
 
 
 def test_a_request_that_left_no_change_was_refused():
