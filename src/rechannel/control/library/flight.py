@@ -76,6 +76,8 @@ class Tried:
     attempt: Attempt
     avoid: tuple[str, ...] = ()
     """Executors that are avoided for a time if it helps."""
+    own: tuple[str, ...] = ()
+    """Ids of the controller's changes before the one that takes it back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,7 @@ from rechannel.control.library.remedies import (
     placed,
 )
 from rechannel.control.library.scale_goal import Goal
-from rechannel.control.library.scaled import UNFIT, tasks_wanted
+from rechannel.control.library.scaled import UNFIT, ended, own_changes, tasks_wanted
 from rechannel.control.library.traffic import AskTraffic
 from rechannel.control.operation import MOST_REPLY_BYTES, Operation, operation
 from rechannel.errors import RefusedError
@@ -242,8 +242,9 @@ def check(control: Control[Flying], rules: Rules) -> None:
     if tried is None:
         return
     if known.state == "taking back":
-        if not any(record.open and control.requested(record) for record in control.changes):
-            control.state = _scaling_anew(control, known.after("ended"))
+        over, became = ended(control, tried.own)
+        if over:
+            control.state = _scaling_anew(control, known.after("ended").became(became))
         return
     found = verdict(control, tried.attempt, rules.judged, partial(saved_share, tried))
     event = event_of(found, rules.least)
@@ -266,6 +267,7 @@ def check(control: Control[Flying], rules: Rules) -> None:
     if event == "useless" and found.back is not None:
         control.reconfigure(found.back, reason=f"takes it back: {found.text}")
         known = known.told(_taken_back(control, tried, found))
+        known = replace(known, tried=replace(tried, own=own_changes(control)))
     control.state = _scaling_anew(control, known)
 
 

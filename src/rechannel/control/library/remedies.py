@@ -244,14 +244,25 @@ def combined(bound: Bound, configuration: Configuration) -> Iterator[Proposal]:
 def fewer_tasks(
     bound: Bound, shares: CriticalShares, configuration: Configuration, wanted: Mapping[str, int]
 ) -> Iterator[Proposal]:
-    """Yield fewer tasks. wanted: tasks by operator that the policy of AutoScale would have now."""
+    """Yield fewer tasks of all operators, and of each alone, as one of them may be refused.
+
+    wanted: tasks by operator that the policy of AutoScale would have now.
+    """
     now = {name: operator.tasks for name, operator in configuration.operators.items()}
     fewer = {name: tasks for name, tasks in wanted.items() if tasks < now.get(name, 0)}
-    if not fewer:
-        return
+    if fewer:
+        yield _with_fewer(bound, shares, now, fewer)
+    if len(fewer) > 1:
+        for name, tasks in fewer.items():
+            yield _with_fewer(bound, shares, now, {name: tasks})
+
+
+def _with_fewer(
+    bound: Bound, shares: CriticalShares, now: Mapping[str, int], fewer: Mapping[str, int]
+) -> Proposal:
     after = sum({**now, **fewer}.values()) / sum(now.values())
     told = ", ".join(f"{name} {now[name]} -> {tasks}" for name, tasks in fewer.items())
-    yield Proposal(
+    return Proposal(
         remedy="fewer tasks",
         change=one_change([rescale(name, tasks) for name, tasks in fewer.items()]),
         gain=share_of(shares, LAUNCHING) * (1 - after),

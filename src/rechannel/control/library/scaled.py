@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from rechannel.control.controller import Control
 from rechannel.errors import RefusedError
@@ -139,12 +140,12 @@ def changes_of(parallelism: Mapping[str, int], number: int | None) -> list[Chang
     return made if number is None else [executors(number), *made]
 
 
-def own_changes(control: Control[Scaling]) -> tuple[str, ...]:
+def own_changes(control: Control[Any]) -> tuple[str, ...]:
     """Return the ids of the controller's own changes, as far as they are remembered."""
     return tuple(record.id for record in control.changes if control.requested(record))
 
 
-def ended(control: Control[Scaling], before: tuple[str, ...]) -> tuple[bool, str]:
+def ended(control: Control[Any], before: tuple[str, ...]) -> tuple[bool, str]:
     """Return whether the changes that were requested last have ended, and what became of them.
 
     before: ids of the controller's own changes before that request.

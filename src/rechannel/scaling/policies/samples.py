@@ -151,7 +151,7 @@ def _grouped(tasks: list[Tasks]) -> tuple[Floats, Floats]:
 
 
 def _taken(count: int) -> slice | Ints:
-    """Return the places of the tasks that are taken of so many."""
+    """Return the places of the tasks that are taken, of `count`."""
     if count % TAKEN == 0:
         return slice(None, None, count // TAKEN)
     return np.arange(TAKEN) * count // TAKEN

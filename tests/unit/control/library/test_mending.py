@@ -13,11 +13,11 @@ from rechannel.control.library.hotkeys import HotKey, HotKeys, Rows
 from rechannel.control.library.judging import Figures
 from rechannel.control.library.looking import urgent
 from rechannel.control.library.mending import Rules, answered, check, relax, view_if_due
-from rechannel.control.library.remedies import Straggling, longer_interval
+from rechannel.control.library.remedies import Straggling, fewer_tasks, longer_interval
 from rechannel.control.library.scaled import Scaling, tasks_wanted
 from rechannel.control.library.skew import cut_of
 from rechannel.control.library.traffic import Traffic
-from rechannel.model.configuration import Configuration
+from rechannel.model.configuration import Configuration, OperatorConfiguration
 from rechannel.model.routing import Routing
 from rechannel.profiling.job.shares import CriticalShares
 from rechannel.reconfigure.record import Phase
@@ -222,6 +222,21 @@ def test_fewer_tasks_keep_the_bounds_and_are_for_the_executors_that_there_are():
     assert tasks_wanted(advised(2), Steering()) == {"users": 2}
     assert tasks_wanted(advised(2, executors=2), Steering()) == {}
     assert tasks_wanted(Scaling(), Steering()) == {}
+
+
+def test_fewer_tasks_are_wanted_of_each_operator_alone_as_well():
+    tasks = {"users": OperatorConfiguration(tasks=8), "orders": OperatorConfiguration(tasks=4)}
+    now = Configuration(interval_ms=100, operators=tasks)
+    of = shares(50, scheduling=0.6, process=0.4)
+    both, users, orders = fewer_tasks(SCHEDULING, of, now, {"users": 2, "orders": 3, "new": 1})
+    assert (both.touched, users.touched, orders.touched) == (
+        ("users", "orders"),
+        ("users",),
+        ("orders",),
+    )
+    assert (both.gain, users.gain, orders.gain) == pytest.approx((0.35, 0.3, 0.05))
+    (alone,) = fewer_tasks(SCHEDULING, of, now, {"users": 2, "orders": 4})
+    assert alone.touched == ("users",)
 
 
 def test_autoscale_may_act_where_there_is_no_profile_for_long():

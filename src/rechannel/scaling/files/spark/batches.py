@@ -109,6 +109,11 @@ class BatchModel:
     partitions: int
     """That there were."""
 
+    @property
+    def beyond(self) -> bool:
+        """Whether the stages took longer, or less long, than any factor that is supposed makes of what was computed."""
+        return any(not 1 / FARTHEST < each.value < FARTHEST for each in self.times)
+
     def stage_ms(self, rows: float, cores: int, partitions: int, supposed: int) -> dict[str, float]:
         """Return how long the stages take, one after the other; of those side by side, the longest."""
         found: dict[str, float] = {}

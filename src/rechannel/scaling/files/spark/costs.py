@@ -11,7 +11,7 @@ them; where all tasks received about as many rows, nothing else bounds it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from rechannel.scaling.model.rates import Floats
 
 LEAST_MS = 0.01
 """Of a task besides its work in Java."""
+SMALL = 256
+"""Tasks up to which stages are fitted together, however few some of them have."""
 SURE = 0.5
 """Share of the time of a task besides Java that must be fixed at least, for all of it to be taken as fixed."""
 
@@ -79,8 +81,30 @@ def _received(seen: StageSeen, rows: Floats) -> Floats:
 
 
 def fitted(x: Sequence[Floats], y: Sequence[Floats]) -> Costs:
-    """Return lines through points, one for each stage."""
-    most = max((len(each) for each in x), default=0)
+    """Return lines through points, one for each stage. Stages with about as many points are fitted together."""
+    fixed, each = np.zeros((3, len(x))), np.zeros((3, len(x)))
+    known, samples = np.zeros(len(x), dtype=bool), np.zeros(len(x), dtype=int)
+    for alike in _alike([len(points) for points in x]):
+        costs = _fitted_alike([x[n] for n in alike], [y[n] for n in alike])
+        fixed[:, alike], each[:, alike] = costs.fixed_ms, costs.row_ms
+        known[alike], samples[alike] = costs.known, costs.samples
+    return Costs(fixed_ms=fixed, row_ms=each, known=known, samples=samples)
+
+
+def _alike(sizes: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the places of numbers that differ by a factor of two at most, or are small."""
+    group: list[int] = []
+    for place in sorted(range(len(sizes)), key=lambda n: sizes[n]):
+        if group and sizes[place] > 2 * max(sizes[group[0]], SMALL):
+            yield group
+            group = []
+        group.append(place)
+    if group:
+        yield group
+
+
+def _fitted_alike(x: Sequence[Floats], y: Sequence[Floats]) -> Costs:
+    most = max(1, *(len(each) for each in x))
     there = np.arange(most)[None, :] < np.array([len(each) for each in x])[:, None]
     table = np.zeros((2, len(x), most))
     for place, (rows, ms) in enumerate(zip(x, y, strict=True)):

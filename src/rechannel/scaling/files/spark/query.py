@@ -13,7 +13,7 @@ from rechannel.profiling.diagnosis.stream_pace import BUSY, pace
 from rechannel.profiling.model.words import counted
 from rechannel.scaling.files.request import Request
 from rechannel.scaling.files.spark.advice import Origin, Predicted, QueryAdvice, StageCost
-from rechannel.scaling.files.spark.batches import BatchModel, StageModel
+from rechannel.scaling.files.spark.batches import FARTHEST, BatchModel, StageModel
 from rechannel.scaling.files.spark.cluster import Cluster
 from rechannel.scaling.files.spark.seen import StreamSeen
 from rechannel.scaling.model.cores import ALMOST
@@ -266,6 +266,11 @@ def _notes(seen: StreamSeen, want: Wanted, search: Search, advised: Predicted) -
         yield from _assumed(seen, want)
     if not advised.keeps:
         yield _why_not(want, search, advised)
+    if search.model.beyond:
+        yield (
+            f"stages took more than {FARTHEST:g} times as long as their tasks account for, or less than a quarter of"
+            " it: what is predicted of other cores is rough"
+        )
     if seen.empty:
         yield f"{counted(seen.empty, 'batch', 'batches')} without rows not counted"
     backlogs = [each.source_backlog for each in seen.batches if each.source_backlog is not None]

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from rechannel.errors import RefusedError
@@ -9,6 +10,7 @@ from rechannel.profiling.diagnosis.case import Case
 from rechannel.profiling.spark.application import Stream
 from rechannel.scaling.files.request import Request
 from rechannel.scaling.files.spark.cluster import Cluster
+from rechannel.scaling.files.spark.costs import _alike, fitted
 from rechannel.scaling.files.spark.reader import advice_of
 from tests.unit.profiling.diagnosis.made import executor
 from tests.unit.scaling.files.spark.streams import (
@@ -54,6 +56,29 @@ def test_waits_that_vary_more_than_the_work_of_rows_do_not_hide_it():
     _, count = advised(app, interval_ms=4_000, rate=2_500).stages
     assert count.row_ms == pytest.approx(COUNT_MS[1], rel=0.1)
     assert count.fixed_ms == pytest.approx(COUNT_MS[0] + 100, rel=0.25)
+
+
+def test_stages_that_take_far_longer_than_their_tasks_make_predictions_rough():
+    app = counts(cores=2, partitions=100, rows=varied)
+    there = dict.fromkeys(app.executors, executor("driver", 0, cores=64))
+    (note,) = [n for n in advised(replace(app, executors=there)).notes if "account for" in n]
+    assert note.startswith("stages took more than 4 times as long")
+    assert not [each for each in advised(app).notes if "account for" in each]
+
+
+def test_stages_with_few_and_with_many_tasks_cost_what_they_would_alone():
+    sizes = [3, 2_000, 40, 300, 0, 5_000, 260]
+    random = np.random.default_rng(1)
+    x = [random.uniform(100, 200, size) for size in sizes]
+    y = [5 + 0.1 * rows * random.uniform(0.9, 1.1, len(rows)) for rows in x]
+    assert list(_alike(sizes)) == [[4, 0, 2, 6, 3], [1], [5]]
+    together = fitted(x, y)
+    for n in range(len(sizes)):
+        mine, alone = together.of(n), fitted([x[n]], [y[n]]).of(0)
+        assert mine.samples == alone.samples == sizes[n]
+        for one, other in ((mine.flat, alone.flat), (mine.steep, alone.steep)):
+            assert one == pytest.approx(other)
+        assert (mine.fixed_ms, mine.row_ms) == pytest.approx((alone.fixed_ms, alone.row_ms))
 
 
 def test_what_the_driver_needs_is_what_no_stage_explains():
