@@ -58,6 +58,8 @@ class Bar:
     lasts_ms: int = 0
     times: int = 1
     """How often in a row it did not help."""
+    gain: float | None = None
+    """Of a cause that no remedy was found for: what mending it would have saved. None = of a remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,13 +117,16 @@ class Flying:
         bar = self.bars.get(key)
         return bar is not None and now_ms < bar.until_ms
 
-    def bar(self, key: str, now_ms: int, barred_ms: float) -> Flying:
-        """Return it with a remedy barred, twice as long as the last time if that has not been over for as long."""
+    def bar(self, key: str, now_ms: int, barred_ms: float, *, gain: float | None = None) -> Flying:
+        """Return it with a remedy barred, twice as long as the last time if that has not been over for as long.
+
+        gain: of a cause, what mending it would save.
+        """
         before = self.bars.get(key)
         again = before is not None and now_ms < before.until_ms + before.lasts_ms
         times = min(before.times + 1, MOST_DOUBLINGS) if before is not None and again else 1
         lasts_ms = int(barred_ms * 2 ** (times - 1))
-        made = Bar(until_ms=now_ms + lasts_ms, lasts_ms=lasts_ms, times=times)
+        made = Bar(until_ms=now_ms + lasts_ms, lasts_ms=lasts_ms, times=times, gain=gain)
         others = {name: each for name, each in self.bars.items() if name != key}
         return replace(self, bars=dict([*others.items(), (key, made)][-MOST_BARS:]))
 

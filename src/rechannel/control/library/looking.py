@@ -166,11 +166,14 @@ def usable(control: Control[Any], view: View, avoided: Collection[str]) -> dict[
     return {e: cores for e, cores in control.executors.items() if e in used or e not in avoided}
 
 
-def chosen(view: View, least: float, barred: Collection[str], *, scaled: bool) -> Bound | None:
+def chosen(
+    view: View, least: float, barred: Mapping[str, float | None], *, scaled: bool
+) -> Bound | None:
     """Return what is to be mended next; None if that is for AutoScale to do, or nothing is.
 
-    least: gain below which nothing is done. barred: causes with their operators, see `named`. scaled: whether AutoScale
-    has just found that it cannot help.
+    least: gain below which nothing is done. barred: causes with their operators, see `named`, and up to which gain;
+    None = any. One that would save `least` more than that is another matter. scaled: whether AutoScale has just found
+    that it cannot help.
     """
     for bound in view.bounds:
         if bound.gain < least or (bound.cause == "processing" and not scaled):
@@ -178,9 +181,16 @@ def chosen(view: View, least: float, barred: Collection[str], *, scaled: bool) -
         straggler = bound.cause in ("skew", "machine")
         if bound.cause == "processing" or view.pressure < (CALM if straggler else BUSY):
             continue
-        if named(bound) not in barred:
+        if not _barred(bound, least, barred):
             return bound
     return None
+
+
+def _barred(bound: Bound, least: float, barred: Mapping[str, float | None]) -> bool:
+    if named(bound) not in barred:
+        return False
+    up_to = barred[named(bound)]
+    return up_to is None or bound.gain < up_to + least
 
 
 def named(bound: Bound) -> str:

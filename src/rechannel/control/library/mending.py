@@ -126,7 +126,7 @@ def view_if_due(control: Control[Flying], rules: Rules) -> tuple[View, Bound | N
 
 
 def _bound(known: Flying, view: View, rules: Rules, now_ms: int) -> Bound | None:
-    barred = [key for key in known.bars if known.barred(key, now_ms)]
+    barred = {key: bar.gain for key, bar in known.bars.items() if known.barred(key, now_ms)}
     last = known.decisions[-1].outcome if known.decisions else ""
     found = chosen(view, rules.least, barred, scaled=last in NO_HELP)
     if found is not None and found.cause == "scheduling":
@@ -170,7 +170,8 @@ def mend(
             found.append(each)
     best = best_of(found, rules.least)
     if best is None:
-        control.state = known.bar(named(bound), now_ms, rules.barred_s * 1e3)
+        barred_ms = rules.barred_s * 1e3
+        control.state = known.bar(named(bound), now_ms, barred_ms, gain=bound.gain)
         reasons = "; ".join(refused) or f"no remedy saves {rules.least:.0%} of a timestep"
         control.note(f"{bound.why}, and {reasons}")
         return

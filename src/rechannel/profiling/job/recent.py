@@ -15,7 +15,7 @@ import polars as pl
 
 from rechannel.profiling.job.log import TIMESTEP_COLUMNS, JobLog
 from rechannel.profiling.job.shares import CriticalShares
-from rechannel.profiling.job.trace import job_trace
+from rechannel.profiling.job.trace import job_trace, nanoseconds
 from rechannel.profiling.model.pieces import Pieces
 from rechannel.profiling.model.summaries import Profile, profiled
 from rechannel.profiling.model.trace import MS
@@ -37,7 +37,7 @@ def critical_shares(events: Iterable[Event], *, after: int, most: int) -> Critic
         if isinstance(event, TimestepStarted):
             begun.add(event.timestep)
     log.close()
-    steps = list(zip(log.numbers.tolist(), log.steps.tolist(), strict=True))
+    steps = list(zip(log.numbers.tolist(), nanoseconds(log.steps).tolist(), strict=True))
     chosen = [(n, times) for n, times in steps if n > after and n in begun][-most:]
     windows = _windows([times for _, times in chosen])
     if not windows:
@@ -46,9 +46,12 @@ def critical_shares(events: Iterable[Event], *, after: int, most: int) -> Critic
     return _shares(profiled(pieces), log, [number for number, _ in chosen], windows)
 
 
-def _windows(steps: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
-    """Return beginnings and ends of timesteps, ns, without those that take no time."""
-    times = sorted((round(each[_BEGAN] * MS), round(each[_RELEASED] * MS)) for each in steps)
+def _windows(steps: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """Return beginnings and ends of timesteps, ns, without those that take no time.
+
+    To the nanosecond those of the trace: no path leads through a window that ends after the last activity.
+    """
+    times = sorted((each[_BEGAN], each[_RELEASED]) for each in steps)
     until = [(began, min(end, following)) for (began, end), (following, _) in pairwise(times)]
     return [(began, end) for began, end in (*until, *times[-1:]) if end > began]
 

@@ -128,7 +128,7 @@ class JobTasks:
 
 def job_trace(log: JobLog) -> JobTrace:
     """Return the trace of a job. log: closed."""
-    steps = _ns(log.steps)
+    steps = nanoseconds(log.steps)
     tasks, names, moved = _placed(log.tasks, steps, log)
     shown = _shown(log, steps)
     blocked, until = _blocked(log, steps, shown)
@@ -154,7 +154,8 @@ def job_trace(log: JobLog) -> JobTrace:
     return JobTrace(trace=trace, moved=moved, seats=seats)
 
 
-def _ns(ms: Floats) -> Spans:
+def nanoseconds(ms: Floats) -> Spans:
+    """Return Unix milliseconds in nanoseconds. A plain product has errors of up to 128 ns: more than floats hold."""
     whole = np.floor(ms)
     found: Spans = whole.astype(np.int64) * MS + np.rint((ms - whole) * MS).astype(np.int64)
     return found
@@ -167,9 +168,9 @@ def _placed(rows: Floats, steps: Spans, log: JobLog) -> tuple[JobTasks, list[str
     of = {name: rows[:, i] for i, name in enumerate(TASK_COLUMNS)}
     step = of["step"].astype(np.int64)
     measured = of["launch"] >= 0
-    started, over = _ns(of["started"]), _ns(of["finished"])
-    least = np.where(measured, _ns(of["launch"]), steps[step, TIMESTEP_COLUMNS.index("began")])
-    most = np.where(measured, _ns(of["finish"]), steps[step, TIMESTEP_COLUMNS.index("ran")])
+    started, over = nanoseconds(of["started"]), nanoseconds(of["finished"])
+    least = np.where(measured, nanoseconds(of["launch"]), steps[step, TIMESTEP_COLUMNS.index("began")])
+    most = np.where(measured, nanoseconds(of["finish"]), steps[step, TIMESTEP_COLUMNS.index("ran")])
     most = np.maximum(least, most)
     lasted = np.clip(over - started, 0, most - least)
     begin = np.clip(started, least, most - lasted)
@@ -177,9 +178,9 @@ def _placed(rows: Floats, steps: Spans, log: JobLog) -> tuple[JobTasks, list[str
     finish = np.where(measured, most, end)
     named = rows[:, TASK_COLUMNS.index(PHASES[0]) :]
     ends = np.minimum(np.cumsum(named, axis=1), (lasted / MS)[:, None])
-    ends = np.minimum(_ns(ends), lasted[:, None])
+    ends = np.minimum(nanoseconds(ends), lasted[:, None])
     lengths = np.diff(ends, axis=1, prepend=0)
-    shuffle = np.minimum(_ns(of["shuffle"]), finish - end)
+    shuffle = np.minimum(nanoseconds(of["shuffle"]), finish - end)
     slot = of["slot"].astype(np.int64)
     worker, names = _workers(slot, begin, end, list(log.slots))
     tasks = JobTasks(
@@ -380,4 +381,4 @@ def _idle(workers: int, drivers: Spans) -> Activities:
 
 
 def _spans(found: Sequence[tuple[float, float]]) -> Spans:
-    return _ns(np.array(found, dtype=np.float64).reshape(-1, 2))
+    return nanoseconds(np.array(found, dtype=np.float64).reshape(-1, 2))

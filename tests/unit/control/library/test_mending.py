@@ -11,8 +11,8 @@ from rechannel.control.library.flight import Flying, Tried
 from rechannel.control.library.heaviest import Heaviest
 from rechannel.control.library.hotkeys import HotKey, HotKeys, Rows
 from rechannel.control.library.judging import Figures
-from rechannel.control.library.looking import urgent
-from rechannel.control.library.mending import Rules, answered, check, relax, view_if_due
+from rechannel.control.library.looking import View, chosen, urgent
+from rechannel.control.library.mending import Rules, answered, check, mend, relax, view_if_due
 from rechannel.control.library.remedies import Straggling, fewer_tasks, longer_interval
 from rechannel.control.library.scaled import Scaling, tasks_wanted
 from rechannel.control.library.skew import cut_of
@@ -196,6 +196,40 @@ def test_bars_double_only_in_a_row():
 def test_what_helped_frees_what_it_was_against():
     known = Flying().bar("split users", 0, 1_000).bar("skew users", 0, 1_000)
     assert known.freed("split users", "skew users").bars == {}
+
+
+@pytest.mark.parametrize(
+    ("gain", "barred", "looked_at"),
+    [
+        (0.2, {}, True),
+        (0.2, {"skew orders": None}, True),
+        (0.2, {"skew users": 0.15}, False),
+        (0.3, {"skew users": 0.15}, True),  # the rows of another key, perhaps
+        (0.9, {"skew users": None}, False),  # a remedy was tried against it
+    ],
+)
+def test_a_cause_that_has_become_much_worse_is_looked_at_again(gain, barred, looked_at):
+    skew = Bound(cause="skew", operator="users", share=0.9, gain=gain, why="")
+    view = View(
+        shares=shares(90, process=1.0),
+        bounds=(skew,),
+        loads={},
+        pressure=1.0,
+        figures=figures(90.0, 100.0),
+    )
+    assert (chosen(view, 0.1, barred, scaled=False) is skew) == looked_at
+
+
+def test_a_cause_without_a_remedy_is_barred_with_what_it_costs():
+    skew = Bound(cause="skew", operator="users", share=0.9, gain=0.2, why="it is skewed")
+    control = Controlled(
+        configuration=Configuration(operators={"users": OperatorConfiguration(tasks=2)})
+    )
+    control.rows_per_bin = {}
+    view = SimpleNamespace(shares=shares(90), loads={}, figures=figures(90.0, 100.0), fixed=0.0)
+    mend(control, view, skew, {}, Rules())
+    assert control.state.bars["skew users"].gain == 0.2
+    assert control.notes == ["it is skewed, and no remedy saves 10% of a timestep"]
 
 
 def test_only_replies_to_the_same_question_are_used():

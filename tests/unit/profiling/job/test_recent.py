@@ -45,6 +45,24 @@ def test_the_path_of_a_timestep_leads_through_its_last_tasks():
     assert found.executors == {"rows": {0: "1", 1: "1"}, "counts": {0: "1", 1: "1"}}
 
 
+@pytest.mark.parametrize("part", range(12))
+def test_the_latest_timestep_counts_whatever_its_last_nanoseconds_are(part):
+    """Today's milliseconds, in nanoseconds, are larger than what floats hold exactly."""
+    today = 1_795_543_918_807
+    events = [
+        replace(
+            event, phases={**event.phases, "release": event.phases.get("release", 0) + part / 7_000}
+        )
+        if isinstance(event, TimestepCommitted)
+        else event
+        for event in later(1)
+    ]
+    events = [replace(event, **shifted(event, today)) for event in events]
+    found = shares_of(events)
+    assert sum(found.kinds.values()) == pytest.approx(1)
+    assert found.kinds["process"] == pytest.approx((55 + 10) / 107, abs=0.01)
+
+
 def test_time_between_timesteps_does_not_count():
     one, three = shares_of(small()), shares_of([*small(), *later(2), *later(3)])
     assert (three.timesteps, three.mean_ms) == (3, pytest.approx(one.mean_ms))
