@@ -169,7 +169,9 @@ def _placed(rows: Floats, steps: Spans, log: JobLog) -> tuple[JobTasks, list[str
     step = of["step"].astype(np.int64)
     measured = of["launch"] >= 0
     started, over = nanoseconds(of["started"]), nanoseconds(of["finished"])
-    least = np.where(measured, nanoseconds(of["launch"]), steps[step, TIMESTEP_COLUMNS.index("began")])
+    least = np.where(
+        measured, nanoseconds(of["launch"]), steps[step, TIMESTEP_COLUMNS.index("began")]
+    )
     most = np.where(measured, nanoseconds(of["finish"]), steps[step, TIMESTEP_COLUMNS.index("ran")])
     most = np.maximum(least, most)
     lasted = np.clip(over - started, 0, most - least)

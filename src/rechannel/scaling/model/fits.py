@@ -73,8 +73,8 @@ def task_costs(rows: Floats, ms: Floats, there: Flags) -> Costs:
     x, y = np.where(usable, rows, 0.0), np.where(usable, ms, 0.0)
     mean_x = x.sum(axis=1) / count
     shortest = np.where(known, np.where(usable, ms, np.inf).min(axis=1), 0.0)
-    apart = np.where(usable, x - mean_x[:, None], 0.0)
-    differ = (apart**2).sum(axis=1) / count > TINY_MS * mean_x**2
+    apart = (x - mean_x[:, None]) * usable
+    differ = np.vecdot(apart, apart) / count > TINY_MS * mean_x**2
     medians = _Medians(usable, samples)
     intercept, error, centre_x, centre_y, lost = _lines(x, y, usable, medians)
     fitted = known & differ & (samples >= LEAST_SAMPLES) & ~lost

@@ -32,13 +32,6 @@ ALL = ""
 """Instead of the name of a consumer: what an operator emits to each of its consumers."""
 
 
-def _possible(figures: Floats) -> bool:
-    """Whether all are finite and none is negative; neither is what compares with nothing."""
-    if not len(figures):
-        return True
-    return bool(np.minimum.reduce(figures) >= 0 and np.maximum.reduce(figures) < math.inf)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reports:
     """What the instances of an operator reported of one window."""
@@ -51,6 +44,10 @@ class Reports:
     """Seconds of useful time, shape (reports,)."""
     records_out: Mapping[str, float] = field(default_factory=dict)
     """Records sent in total, by consumer; under `ALL` if every consumer receives the same."""
+    received: float = field(init=False)
+    """Records received by all instances."""
+    most_received: float = field(init=False)
+    """Records received by the busiest instance; 0 without a report."""
 
     def __post_init__(self) -> None:
         """Check that it is possible. Raises RefusedError."""
@@ -61,15 +58,21 @@ class Reports:
         if self.parallelism < 1 or len(received) > self.parallelism:
             msg = f"{len(received)} reports of {self.parallelism} instances: give at most one each"
             raise RefusedError(msg)
-        sent = self.records_out.values()
-        if not (_possible(received) and _possible(useful) and all(0 <= n < math.inf for n in sent)):
+        least, most = _ends(received)
+        shortest, longest = _ends(useful)
+        possible = 0 <= least <= most < math.inf and 0 <= shortest <= longest < math.inf
+        if not (possible and all(0 <= n < math.inf for n in self.records_out.values())):
             msg = "a number of records or a useful time is negative, infinite or not a number"
             raise RefusedError(msg)
+        object.__setattr__(self, "received", float(np.add.reduce(received)))
+        object.__setattr__(self, "most_received", most)
 
-    @property
-    def received(self) -> float:
-        """Records received by all instances."""
-        return float(np.add.reduce(self.records_in))
+
+def _ends(figures: Floats) -> tuple[float, float]:
+    """Return the least and the largest; 0 and 0 of none."""
+    if not len(figures):
+        return 0.0, 0.0
+    return float(np.minimum.reduce(figures)), float(np.maximum.reduce(figures))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

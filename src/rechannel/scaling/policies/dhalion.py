@@ -167,5 +167,5 @@ def _waits(seen: Seen, producer: str, consumer: str) -> float:
     arrivals = seen.arrivals.get(producer)
     if arrivals is None or not arrivals.backlog or not arrivals.rate:
         return 0.0
-    read = float(seen.activities[consumer].reports.records_in.sum()) / seen.window_s
+    read = seen.activities[consumer].reports.received / seen.window_s
     return max(0.0, 1 - read / arrivals.rate)

@@ -227,7 +227,7 @@ def sampled(seen: Seen) -> Sample:
     return Sample(
         start_s=seen.start_s,
         end_s=seen.end_s,
-        records={n: float(each.reports.records_in.sum()) for n, each in seen.activities.items()},
+        records={n: each.reports.received for n, each in seen.activities.items()},
         sent=sent,
         busy={name: each.busy(seen.window_s) for name, each in seen.activities.items()},
         arrived={name: each.rate * seen.window_s for name, each in seen.arrivals.items()},

@@ -110,7 +110,7 @@ def _emitted(seen: Seen, source: str) -> float | None:
     if itself is not None and itself.reports.records_out:
         return max(itself.reports.records_out.values())
     alone = [
-        float(seen.activities[name].reports.records_in.sum())
+        seen.activities[name].reports.received
         for name, inputs in seen.topology.inputs.items()
         if inputs == (source,) and name in seen.activities
     ]

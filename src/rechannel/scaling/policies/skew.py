@@ -15,8 +15,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from rechannel.scaling.policies.policy import Activity
 
 NEAR = 1.2
@@ -42,7 +40,7 @@ def heaviest(activity: Activity, total: float) -> float:
     if not total:
         return 1.0
     reports = activity.reports
-    return max(1.0, float(np.maximum.reduce(reports.records_in)) * reports.parallelism / total)
+    return max(1.0, reports.most_received * reports.parallelism / total)
 
 
 def skew(activity: Activity, times: float, work_ms: float, room_ms: float) -> Skew:
