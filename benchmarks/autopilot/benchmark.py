@@ -136,7 +136,7 @@ BENCHMARK = Benchmark(
     defaults={
         "minutes": 20,
         "rate": 150,
-        "most_rows": 2_700,
+        "most_rows": 1_350,
         "peer_most_rows": 5_400,
         "seconds": 0.006,
         "slower": 3.0,

@@ -13,6 +13,7 @@ from pyspark import InheritableThread
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import LongType
 
+from rechannel.engine.reconfigure.cluster import Executor
 from rechannel.engine.spark import binding, private_stages, wiring
 from rechannel.engine.spark.calls import nothing
 from rechannel.engine.spark.cluster import spark_cluster
@@ -194,6 +195,13 @@ def by_number(batches):
             blobs = [b"%d to %d" % (number, to) for to in range(PARTITIONS)]
             columns = [pa.array(range(PARTITIONS), pa.int32()), pa.array(blobs, pa.binary())]
             yield pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def test_tasks_without_state_are_the_same_where_they_are_held(spark, stages):
+    held = Anchors.open(spark).of(dict.fromkeys(range(TASKS), Executor(id="1", host="a", cores=1)))
+    for _ in range(2):
+        rows = stages.call(stages.numbers(TASKS, held), by_number, None)
+        assert collected(stages, rows) == sorted(text for _, _, text in expected(0, PARTITIONS))
 
 
 def test_stages_over_dataframes_and_of_several_producers(spark, stages):
@@ -485,6 +493,28 @@ def one_round(spark, marks, anchor, first):
     return at, sorted((row["at"], row["p"], bytes(row["blob"]).decode()) for row in found)
 
 
+def told_by_number(batches):
+    """A front that tells by which task of which stage each number was read."""
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            text = b"%d %d" % (me()["stage"], me()["task"])
+            columns = [pa.array([number], pa.int32()), pa.array([text], pa.binary())]
+            yield pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def placed_numbers(spark, anchor):
+    """Executor of each task without state."""
+    stages = planned_stages(spark)
+    rows = stages.call(stages.numbers(PLACED, anchor), told_by_number, None)
+    found = [tuple(map(int, blob.split())) for blob in stages.collect(rows)]
+    tasks = open_spark_tasks(spark)
+    told = until(
+        lambda: (ran := tasks.read_stage(found[0][0])) and len(ran) == PLACED and ran,
+        "Spark tells where the tasks ran",
+    )
+    return [told[task].executor for _, task in found]
+
+
 class Wide(Front):
     """A front for some number of partitions."""
 
@@ -521,6 +551,7 @@ def on_a_cluster(place):
             for task in range(TASKS)
         ]
         rounds.append([right, [[wanted[task].id, at[task]] for task in sorted(wanted)]])
+    numbered = placed_numbers(spark, anchors.of(dict.fromkeys(range(PLACED), three[2])))
     executors.request(2)
     executors.decommission([three[1].id], "a test")
     leaving = [executor.id for executor in executors.alive()]
@@ -535,6 +566,7 @@ def on_a_cluster(place):
         "cores": [executor.cores for executor in three],
         "profiles": [executor.profile for executor in three],
         "rounds": rounds,
+        "numbered": numbered,
         "ids": [[executor.id for executor in three], leaving, two, [each.id for each in again]],
         "rows": rows,
     }
@@ -557,6 +589,10 @@ def test_tasks_run_where_they_are_put(seen_on_a_cluster):
     assert len(pairs) == ROUNDS * PLACED == 96
     assert [pair for pair in pairs if pair[0] != pair[1]] == []
     assert len({tuple(map(tuple, pairs)) for _, pairs in rounds}) > 2, "tasks were moved"
+
+
+def test_tasks_without_state_run_where_they_are_held(seen_on_a_cluster):
+    assert seen_on_a_cluster["numbered"] == ["2"] * PLACED
 
 
 def test_rows_are_the_same_in_place(seen_on_a_cluster):

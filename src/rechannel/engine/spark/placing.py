@@ -145,6 +145,18 @@ class Placing:
             anchors = self._opened_once()
             return None if anchors is None else self._decide(operator, configuration, anchors)
 
+    def away_from_new(self, tasks: int) -> Anchor | None:
+        """Return what keeps tasks without state off executors that may start for a change; None = none is awaited.
+
+        A task there would wait for the executor's first worker, and the timestep for the task.
+        """
+        with self._lock:
+            used = self._executors
+            anchors = self._opened_once() if used and self._kept_for else None
+            if anchors is None:
+                return None
+            return anchors.of({task: used[task % len(used)] for task in range(tasks)})
+
     def anchors(self) -> Anchors | None:
         """Return the means to place tasks, for other callers; None if Spark offers none."""
         with self._lock:

@@ -63,14 +63,19 @@ class PlannedStages:
         self.call(exchange.read(0, 1), nothing, None)
         return self
 
-    def numbers(self, tasks: int) -> Rows:
-        """One row per task; made once."""
+    def numbers(self, tasks: int, anchor: Anchor | None = None) -> Rows:
+        """One row per task; made once for every number of them."""
         with self._lock:
             if tasks not in self._numbers:
                 plan = self._frames.numbers(tasks)._jdf.queryExecution().executedPlan()
                 self._activate()
-                self._numbers[tasks] = self._rows(plan.execute(), plan.output())
-            return self._numbers[tasks]
+                rdd, output = plan.execute(), plan.output()
+                self._numbers[tasks] = rdd, output, self._rows(rdd, output)
+            rdd, output, rows = self._numbers[tasks]
+        if anchor is None:
+            return rows
+        self._activate()
+        return self._rows(anchor.hold(rdd), output)
 
     def call(self, rows: Rows, function: Call, profile: ResourceProfile | None) -> Rows:
         """See `Stages`."""

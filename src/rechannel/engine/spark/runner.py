@@ -234,7 +234,8 @@ class SparkRunner:
             reader = source.split_reader(part.start, part.end, list(part.layout))
             reader = only(reader, source.schema, tuple(stage.root.schema.names))
             call = NativeSourceCall(shipped, step, reader, splits)
-            return self._map(held, stage, self.stages.numbers(len(splits)), call)
+            anchor = None if self.placing is None else self.placing.away_from_new(len(splits))
+            return self._map(held, stage, self.stages.numbers(len(splits), anchor), call)
         if frame is None:
             msg = f"stage {stage.name!r} reads nothing"
             raise ValueError(msg)

@@ -41,8 +41,8 @@ class Exchange(Protocol):
 class Stages(Protocol):
     """Composes the stages of a timestep. `call` also takes any DataFrame as rows."""
 
-    def numbers(self, tasks: int) -> Rows:
-        """Return one row per task: its number."""
+    def numbers(self, tasks: int, anchor: Any = None) -> Rows:
+        """Return one row per task: its number. anchor: where tasks run (`private.Anchor`); None = anywhere."""
 
     def call(self, rows: Rows, function: Call, profile: ResourceProfile | None) -> Rows:
         """Apply a function to the rows of every partition."""
@@ -68,8 +68,12 @@ class FrameStages:
         self._ranges: dict[int, DataFrame] = {}
         self._lock = threading.Lock()
 
-    def numbers(self, tasks: int) -> DataFrame:
-        """Return one row per task; kept, because planning a range costs as much as planning its use."""
+    def numbers(self, tasks: int, anchor: Any = None) -> DataFrame:
+        """Return one row per task; kept, because planning a range costs as much as planning its use.
+
+        anchor: ignored; a DataFrame's tasks run where Spark has them run.
+        """
+        del anchor
         with self._lock:
             if tasks not in self._ranges:
                 self._ranges[tasks] = self._spark.range(0, tasks, 1, tasks)

@@ -163,6 +163,26 @@ def test_executors_that_come_for_a_change_get_tasks_from_its_border_on() -> None
     assert set(made.places["a"].values()) == {"0", "1", "2", "3"}
 
 
+def test_tasks_without_state_keep_off_executors_that_come_until_their_border() -> None:
+    there = cluster(2, 2)
+    made = placing(there, Recording())
+    assert made.away_from_new(3) is None
+    made.keep("r1", 4)
+    made.look()
+    assert made.away_from_new(3) == {0: "0", 1: "1", 2: "0"}
+    there.request(4)
+    made.look()
+    assert made.away_from_new(3) == {0: "0", 1: "1", 2: "0"}
+    made.look(4)
+    assert made.away_from_new(3) is None
+
+
+def test_tasks_without_state_run_anywhere_where_nothing_holds_them() -> None:
+    made = placing(cluster(2, 2), None)
+    made.keep("r1", 4)
+    assert made.away_from_new(3) is None
+
+
 def test_who_comes_in_the_place_of_one_that_died_is_used_at_once() -> None:
     there = cluster(2, 2)
     made = placing(there, Recording())
