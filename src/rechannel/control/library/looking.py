@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,8 @@ URGENT = 2
 """Timesteps in a row that have to be late for a stream to be looked at every timestep, and by no more than these."""
 FAR = 1.5
 """Times what a timestep may take, and what the ones before have taken, from which on it alone is enough."""
+LIKE = 0.2
+"""Share of their time by which timesteps under the same circumstances differ."""
 COMPARED = 9
 """Timesteps, the latest included."""
 
@@ -89,15 +92,37 @@ def urgent(progress: Sequence[TimestepProgress], most: float | None) -> int | No
     return URGENT if late else None
 
 
+def alike(progress: Sequence[TimestepProgress]) -> int:
+    """Return how many of the latest timesteps are like the latest one: those before ran under other circumstances.
+
+    They took as long, or as long for each row, but for the share `LIKE`.
+    """
+    if not progress:
+        return 0
+    last = progress[-1]
+    return sum(1 for _ in takewhile(lambda each: _like(each, last), reversed(progress)))
+
+
+def _like(one: TimestepProgress, other: TimestepProgress) -> bool:
+    long = one.duration_ms, other.duration_ms
+    each = one.duration_ms / max(1, one.rows_in), other.duration_ms / max(1, other.rows_in)
+    return any(abs(a - b) <= LIKE * max(a, b) for a, b in (long, each))
+
+
 def looked(
     control: Control[Any], window: int, utilisation: float, latency_ms: float | None
 ) -> View | None:
-    """Return what the latest timesteps show; None as long as there are too few since the latest change."""
+    """Return what the latest timesteps show; None as long as there are too few since the latest change, or too few that
+    are alike."""
     most = allowed_ms(control, utilisation, latency_ms)
-    window = min(window, urgent(control.progress, most) or window)
+    least = window = min(window, urgent(control.progress, most) or window)
     changed = max((record.last_timestep or 0 for record in control.changes), default=0)
     after = changed + SETTLE - 1 if changed else -1
-    if len(between(control.progress, after, control.timestep + 1)) < window:
+    there = between(control.progress, after, control.timestep + 1)
+    if len(there) < window:
+        return None
+    least, window = min(URGENT, least), min(window, alike(there))
+    if window < least:
         return None
     shares = control.profile(timesteps=window, after=after)
     if shares is None or shares.timesteps < window:

@@ -11,7 +11,7 @@ from rechannel.control.library.flight import Flying, Tried
 from rechannel.control.library.heaviest import Heaviest
 from rechannel.control.library.hotkeys import HotKey, HotKeys, Rows
 from rechannel.control.library.judging import Figures
-from rechannel.control.library.looking import View, chosen, urgent
+from rechannel.control.library.looking import View, alike, chosen, urgent
 from rechannel.control.library.mending import Rules, answered, check, mend, relax, view_if_due
 from rechannel.control.library.remedies import Straggling, fewer_tasks, longer_interval
 from rechannel.control.library.scaled import Scaling, tasks_wanted
@@ -57,6 +57,23 @@ def test_a_stream_that_is_late_is_looked_at_by_few_timesteps(took, looked_at):
     seen = [facts(number, ms) for number, ms in enumerate(took)]
     assert urgent(seen, 80) == looked_at
     assert urgent(seen, None) is None
+
+
+@pytest.mark.parametrize(
+    ("took", "rows", "count"),
+    [
+        ([], [], 0),
+        ([50], [100], 1),
+        ([50, 55, 45, 50], [100] * 4, 4),
+        ([50, 50, 75, 74, 77], [100] * 5, 3),  # the rows of another key, perhaps
+        ([50, 100, 150], [100, 200, 300], 3),  # more rows, each as long as before
+        ([400, 420, 410], [1, 200, 90], 3),  # rows hardly matter
+        ([50, 50, 200], [100] * 3, 1),
+    ],
+)
+def test_timesteps_are_looked_at_back_to_the_last_that_was_otherwise(took, rows, count):
+    seen = [facts(n, float(ms), many) for n, (ms, many) in enumerate(zip(took, rows, strict=True))]
+    assert alike(seen) == count
 
 
 def record(id_: str, *, own: bool = False, open_: bool = False, scheduled: bool = False, last=None):
