@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
@@ -23,7 +24,13 @@ PerBin: TypeAlias = Mapping[str, Sequence[float]]
 """Figures by operator, shape (bins,)."""
 
 LOOKED_AT = 16
-"""Timesteps over which loads are summed: enough to smooth out a single one, few enough to follow a change of load."""
+"""Timesteps over which loads are summed at most: enough to smooth out a single one."""
+
+LEAST = 4
+"""Timesteps that count however differently their rows are distributed: input may come in turns."""
+
+MOVED = 0.15
+"""Share of the rows that has to be in other bins than later, beyond chance, for a timestep not to count any more."""
 
 FIRST_GUESS_MS_PER_BYTE = 1e-6
 """Cost of a moved byte before any was moved: 1 GB/s."""
@@ -79,22 +86,40 @@ class Measured:
         self.latencies.add(timestep, took_ms)
 
     def loads(self, configuration: Configuration) -> dict[str, tuple[float, ...]]:
-        """Rows per bin of every stateful operator over the last timesteps under its present bins."""
+        """Rows per bin of every stateful operator over the last timesteps under its present bins.
+
+        Of those before the latest four, only those count that are not before a change of the distribution over bins.
+        """
+        found, _ = self._summed(configuration)
+        return {operator: tuple(rows.tolist()) for operator, rows in found.items()}
+
+    def _summed(
+        self, configuration: Configuration
+    ) -> tuple[dict[str, npt.NDArray[np.float64]], dict[str, int]]:
+        """Return rows per bin by operator, and of how many of the latest timesteps they are."""
         out: dict[str, npt.NDArray[np.float64]] = {}
-        for then, bins in self._bins:
-            for operator, packed in bins:
-                routing = _same_bins(then, configuration, operator)
-                if routing is not None:
-                    rows = out.setdefault(operator, np.zeros(routing.bins))
-                    rows += unpack_bins(packed)
-        return {operator: tuple(rows.tolist()) for operator, rows in out.items()}
+        reach = dict[str, int]()
+        over = set[str]()
+        for back, (then, bins) in enumerate(reversed(self._bins), 1):
+            for operator, rows in _rows_per_bin(then, configuration, bins).items():
+                if operator in over:
+                    continue
+                if back > LEAST and operator in out and _moved(rows, out[operator]):
+                    over.add(operator)
+                    continue
+                out[operator] = out.get(operator, 0.0) + rows
+                reach[operator] = back
+        return out, reach
 
     def hot(self, configuration: Configuration) -> dict[str, dict[int, float]]:
         """Rows of hot keys, by their hash, of every stateful operator over the timesteps of `loads`."""
         out: dict[str, dict[int, float]] = {}
-        for then, hot in self._hot:
+        _, reach = self._summed(configuration)
+        for back, (then, hot) in enumerate(reversed(self._hot), 1):
             for operator, keys in hot:
                 if _same_bins(then, configuration, operator) is None:
+                    continue
+                if back > reach.get(operator, LOOKED_AT):
                     continue
                 rows = out.setdefault(operator, {})
                 for key in keys:
@@ -132,6 +157,32 @@ class Measured:
     def ms_per_byte(self) -> float:
         """Measured cost of a moved byte in the timestep that it moves in."""
         return max(self._moved_ms / self._moved_bytes, LEAST_MS_PER_BYTE)
+
+
+def _rows_per_bin(
+    then: Configuration, now: Configuration, bins: Sequence[tuple[str, str]]
+) -> dict[str, npt.NDArray[np.float64]]:
+    """Return the rows per bin of one timestep, by operator; without those that have other bins now."""
+    out: dict[str, npt.NDArray[np.float64]] = {}
+    for operator, packed in bins:
+        routing = _same_bins(then, now, operator)
+        if routing is not None:
+            rows = out.setdefault(operator, np.zeros(routing.bins))
+            rows += unpack_bins(packed)
+    return out
+
+
+def _moved(rows: npt.NDArray[np.float64], later: npt.NDArray[np.float64]) -> bool:
+    """Whether rows were distributed otherwise than later ones, by more than chance.
+
+    Two samples of n and m rows over b bins of one distribution differ, in half of the sum of the differences of their
+    shares, by at most  sqrt(b (1 / n + 1 / m)) / 2  on average, by the inequality of Cauchy and Schwarz.
+    """
+    many, after = float(rows.sum()), float(later.sum())
+    if not many or not after:
+        return False
+    differ = float(np.abs(rows / many - later / after).sum()) / 2
+    return differ > MOVED + math.sqrt(len(rows) * (1 / many + 1 / after)) / 2
 
 
 def _same_bins(then: Configuration, now: Configuration, operator: str) -> Routing | None:

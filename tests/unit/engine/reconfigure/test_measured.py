@@ -105,6 +105,36 @@ def test_load_follows_a_change_of_the_input():
     assert measured.loads(FOUR) == {"counts": (0.0, float(LOOKED_AT), 0.0, 0.0)}
 
 
+def test_timesteps_before_a_change_of_the_distribution_do_not_count():
+    measured = Measured(dict)
+    for timestep in range(15):
+        rows = (100, 100, 100, 100) if timestep < 9 else (400, 30, 30, 30)
+        measured.committed(1 + timestep, [report("counts", *rows)], FOUR, 5, 0)
+    assert measured.loads(FOUR) == {"counts": (2_400.0, 180.0, 180.0, 180.0)}
+    for timestep in range(3):  # it changes again: of the latest four, all count
+        measured.committed(16 + timestep, [report("counts", 0, 0, 0, 100)], FOUR, 5, 0)
+    assert measured.loads(FOUR) == {"counts": (400.0, 30.0, 30.0, 330.0)}
+
+
+def test_hot_keys_are_those_of_the_timesteps_that_count():
+    measured = Measured(dict)
+    for timestep in range(12):
+        rows, key = ((400, 30, 30, 30), 7) if timestep < 6 else ((30, 400, 30, 30), 9)
+        made = [report("counts", *rows, hot=((key, 350),))]
+        measured.committed(1 + timestep, made, FOUR, 5, 0)
+    assert measured.hot(FOUR) == {"counts": {9: 6 * 350.0}}
+
+
+def test_rows_that_differ_by_chance_count():
+    random = np.random.default_rng(3)
+    for rows in (20, 100, 1_000):
+        measured = Measured(dict)
+        for timestep in range(LOOKED_AT):
+            drawn = random.multinomial(rows, [0.5, 0.2, 0.2, 0.1]).tolist()
+            measured.committed(1 + timestep, [report("counts", *drawn)], FOUR, 5, 0)
+        assert sum(measured.loads(FOUR)["counts"]) == LOOKED_AT * rows
+
+
 def apart(here: Configuration) -> Configuration:
     """Every row reaches its task: nothing is combined before."""
     counts = replace(here.operators["counts"], combine=Combine.OFF)
