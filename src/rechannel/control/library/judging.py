@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
 
+from rechannel.profiling.model.words import seconds
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
@@ -63,7 +65,8 @@ def worse(before: Figures, after: Figures, tolerance: float) -> str:
     more, fewer = 1 + tolerance, 1 - tolerance
     found = []
     if after.latency_ms > more * before.latency_ms and after.rows <= more * before.rows:
-        found.append(f"latency {before.latency_ms:.4g} -> {after.latency_ms:.4g} ms")
+        was, now = seconds(before.latency_ms / 1e3), seconds(after.latency_ms / 1e3)
+        found.append(f"latency {was} -> {now}")
     slower = after.rows_per_second < fewer * before.rows_per_second
     if slower and after.rows >= fewer * before.rows:
         found.append(f"{before.rows_per_second:,.0f} -> {after.rows_per_second:,.0f} rows/s")

@@ -35,6 +35,7 @@ from rechannel.model.buffers import IntArray
 from rechannel.model.configuration import Combine, Configuration
 from rechannel.model.routing import Routing
 from rechannel.profiling.job.shares import CriticalShares
+from rechannel.profiling.model.words import seconds
 from rechannel.reconfigure.balance import load_of_tasks, rebalanced
 from rechannel.reconfigure.changes.bins import rebalance
 from rechannel.reconfigure.changes.change import JOB, Change
@@ -216,12 +217,13 @@ def placed(bound: Bound, found: Placed | None, mean_ms: float) -> Iterator[Propo
     if found is None or not mean_ms:
         return
     moves = [place(n, task, at) for n, of in found.places.items() for task, at in enumerate(of)]
+    then, now = seconds(found.then_ms / 1e3), seconds(found.now_ms / 1e3)
     yield Proposal(
         remedy="place",
         change=one_change(moves),
         gain=min(bound.share, found.gain_ms / mean_ms),
         touched=tuple(found.places),
-        why=f"{bound.why}; its tasks would take {found.then_ms:.3g} instead of {found.now_ms:.3g} ms elsewhere",
+        why=f"{bound.why}; its tasks would take {then} instead of {now} elsewhere",
     )
 
 

@@ -76,7 +76,7 @@ def test_a_change_that_made_timesteps_slower_is_taken_back_once():
     stream.run(30)
     assert stream.tasks == 2
     assert stream.causes[1] == (
-        "controller 'guard': takes r1 back: latency 20 -> 40 ms, 500 -> 250 rows/s"
+        "controller 'guard': takes r1 back: latency 20 ms -> 40 ms, 500 -> 250 rows/s"
     )
     assert len(stream.causes) == 2  # it does not judge its own taking back
 

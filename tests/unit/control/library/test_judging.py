@@ -27,7 +27,7 @@ BEFORE = Figures(timesteps=10, latency_ms=100, rows=1_000, rows_per_second=10_00
     [
         ({}, ""),
         ({"latency_ms": 120}, ""),
-        ({"latency_ms": 130}, "latency 100 -> 130 ms"),
+        ({"latency_ms": 130}, "latency 100 ms -> 130 ms"),
         ({"latency_ms": 130, "rows": 2_000}, ""),  # more rows take longer
         ({"rows_per_second": 7_000}, "10,000 -> 7,000 rows/s"),
         ({"rows_per_second": 7_000, "rows": 500}, ""),  # fewer rows are less efficient
