@@ -75,8 +75,8 @@ def pilot(parameters: Parameters) -> rc.control.Controller:
         latency_ms=parameters["target_ms"],
         executors=tuple(parameters["executors"]),
         cores_per_executor=1,
-        catch_up_s=parameters["catch_up_seconds"],
         max=4 * parameters["executors"][1],
+        catch_up_s=parameters["catch_up_seconds"],
         steering=parameters["steering"],
         window=parameters["window"],
     )

@@ -88,7 +88,7 @@ class Measured:
     def loads(self, configuration: Configuration) -> dict[str, tuple[float, ...]]:
         """Rows per bin of every stateful operator over the last timesteps under its present bins.
 
-        Of those before the latest four, only those count that are not before a change of the distribution over bins.
+        The latest four always count. Earlier ones count back to the last change of the distribution of rows over bins.
         """
         found, _ = self._summed(configuration)
         return {operator: tuple(rows.tolist()) for operator, rows in found.items()}
