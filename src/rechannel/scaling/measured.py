@@ -123,12 +123,12 @@ LOOKED_AT = 20
 
 def edges_of(tasks: Iterable[TimestepTasks]) -> tuple[tuple[str, str], ...]:
     """Return who has sent to whom, as (producer, consumer)."""
-    pairs = {
-        (name, to): None
-        for each in tasks
-        for name, operator in each.operators.items()
-        for to in operator.sent
-    }
+    pairs: dict[tuple[str, str], None] = {}
+    last: tuple[tuple[str, str], ...] = ()
+    for each in tasks:
+        if each.edges != last:
+            pairs |= dict.fromkeys(each.edges)
+            last = each.edges
     return tuple(pairs)
 
 
@@ -159,9 +159,13 @@ def _seen(
 ) -> Seen:
     names = dict.fromkeys(name for step in span.steps for name in step.tasks.operators)
     inner = [(a, b) for a, b in edges if a in names and b in names]
-    fed = [name for name in names if name not in {b for _, b in inner}]
+    receivers = {b for _, b in inner}
+    fed = [name for name in names if name not in receivers]
     graph = _topology((*((arriving(name), name) for name in fed), *inner))
-    columns = {name: _columns(span, name) for name in names}
+    columns: dict[str, list[OperatorTasks]] = {name: [] for name in names}
+    for step in span.steps:
+        for name, of in step.tasks.operators.items():
+            columns[name].append(of)
     sums = summed([step.tasks.sums for step in span.steps])
     if sums is None:
         sums = {name: _summed(of) for name, of in columns.items()}
@@ -188,21 +192,18 @@ def _topology(edges: tuple[tuple[str, str], ...]) -> Topology:
     return topology(edges)
 
 
-def _columns(span: Span, name: str) -> list[OperatorTasks]:
-    steps = (step.tasks.operators.get(name) for step in span.steps)
-    return [each for each in steps if each is not None]
-
-
 def _summed(columns: Sequence[OperatorTasks]) -> Summed:
     """Return what an operator did whose tasks were not the same in all timesteps."""
     numbers = np.concatenate([each.numbers for each in columns]).astype(np.int64)
     rows = np.concatenate([each.rows for each in columns])
     core_ms = np.concatenate([each.core_ms for each in columns])
     busy_ms = np.concatenate([each.busy_ms for each in columns])
+    by_task = np.bincount(numbers, rows).astype(np.float64)
     return Summed(
-        rows=np.bincount(numbers, rows).astype(np.float64),
+        rows=by_task,
         busy_ms=np.bincount(numbers, busy_ms).astype(np.float64),
         total=float(rows.sum()),
+        most=float(by_task.max()),
         core_ms=float(core_ms.sum()),
         picked=np.stack([rows, core_ms]),
     )
@@ -236,8 +237,9 @@ def _activity(
     bins = _bins(columns, rows_per_bin.get(name))
     total = 0.0 if bins is None else float(bins.sum())
     sent: dict[str, float] = {}
-    for to, count in (pair for each in columns for pair in each.sent.items()):
-        sent[to] = sent.get(to, 0.0) + count
+    for each in columns:
+        for to, count in each.sent.items():
+            sent[to] = sent.get(to, 0.0) + count
     routing = None if given is None else given.routing
     most = routing.bins if routing is not None else None if bins is None else len(bins)
     return Activity(
@@ -246,6 +248,7 @@ def _activity(
             records_in=_padded(sums.rows, parallelism),
             useful_s=_padded(sums.busy_ms / 1e3, parallelism),
             records_out=sent,
+            totals=(sums.total, sums.most),
         ),
         tasks=Tasks(rows=sums.picked[0], ms=sums.picked[1]),
         heaviest_bin=None if bins is None or not total else float(bins.max()) / total,

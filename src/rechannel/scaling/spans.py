@@ -120,6 +120,9 @@ def _follows(
         return False
     if previous.now_ms is None or facts.now_ms is None:
         return False
-    told = {name: len(each.rows) for name, each in tasks.operators.items()}
-    all_told = all(told.get(name, 0) >= each.tasks for name, each in facts.operators.items())
+    told = tasks.operators
+    all_told = all(
+        each.tasks <= (len(told[name].rows) if name in told else 0)
+        for name, each in facts.operators.items()
+    )
     return facts.timestep == previous.timestep + 1 and all_told

@@ -83,10 +83,14 @@ class TimestepTasks:
     """What its tasks did since they are these tasks."""
     turns_ms: float = field(init=False)
     """Milliseconds in which at least one operator had a task."""
+    edges: tuple[tuple[str, str], ...] = field(init=False)
+    """Who has sent rows to whom, as (producer, consumer)."""
 
     def __post_init__(self) -> None:
         """Compute what every window asks."""
         object.__setattr__(self, "turns_ms", _turns_ms(self.operators.values()))
+        edges = tuple((name, to) for name, of in self.operators.items() for to in of.sent)
+        object.__setattr__(self, "edges", edges)
 
     @property
     def tasks(self) -> int:

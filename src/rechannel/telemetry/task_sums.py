@@ -52,6 +52,8 @@ class Summed:
     busy_ms: Floats
     total: float
     """Rows of all tasks."""
+    most: float
+    """Rows of the task with the most."""
     core_ms: float
     """Milliseconds of cores of all tasks."""
     picked: Floats
@@ -114,12 +116,14 @@ def summed(sums: Sequence[TaskSums | None]) -> dict[str, Summed] | None:
     starts = (0, *last.ends[:-1])
     firsts = (0, *accumulate(min(b - a, PICKED) for a, b in zip(starts, last.ends, strict=True)))
     totals = np.add.reduceat(within[0], starts).tolist()
+    most = np.maximum.reduceat(within[0], starts).tolist()
     core = np.sum([each.core_ms for each in there], axis=0).tolist()
     return {
         name: Summed(
             rows=within[0, start:end],
             busy_ms=within[1, start:end],
             total=totals[place],
+            most=most[place],
             core_ms=core[place],
             picked=picked[:, :, firsts[place] : firsts[place + 1]].reshape(2, -1),
         )

@@ -106,6 +106,7 @@ def test_a_window_has_what_was_measured():
     }
     counts = seen.activities["counts"].reports
     assert counts.records_in.tolist() == [120, 120]
+    assert (counts.received, counts.most_received) == (240, 120)
     assert counts.useful_s.tolist() == [0.8, 0.8]
     assert seen.activities["in"].reports.records_out == {"counts": 240}
     assert rates_of(seen.activities["in"].reports, 2).selectivity("counts") == 2

@@ -47,6 +47,7 @@ def test_a_window_is_what_its_tasks_add_up_to():
             assert of.rows.tolist() == sum(e.rows for e in each).tolist()
             assert of.busy_ms == pytest.approx(sum(e.busy_ms for e in each))
             assert of.total == sum(e.rows.sum() for e in each)
+            assert of.most == of.rows.max()
             assert of.core_ms == pytest.approx(sum(e.core_ms.sum() for e in each))
 
 

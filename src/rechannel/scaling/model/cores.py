@@ -3,12 +3,13 @@
 The formulas are those of `timesteps.py`. A supposition is one set of costs of all operators: the estimate, or one end
 of its interval. What is asked of a number of cores is one figure, the share of the nearest bound that is used; it falls
 with the cores, so the least number that uses at most 1 is found by trying powers of 4 and the neighbours of a first
-guess, and then by cutting what is left into 16 parts until one number is left. Where the guess is good, nothing is.
+guess, then those of a second guess where no number keeps the interval, and by cutting what is left into 16 parts until
+one number is left. Where a guess is good, nothing is.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -80,8 +81,7 @@ class Turns:
 
     def spread_out(self) -> Turns:
         """Return the same with one more dimension before that of the operators."""
-        return replace(
-            self,
+        return Turns(
             rows=self.rows[..., None, :],
             fixed_ms=self.fixed_ms[..., None, :],
             row_ms=self.row_ms[..., None, :],
@@ -102,13 +102,12 @@ def least_cores_each(turns: Turns, pace: Pace, *, most: int) -> tuple[Ints, npt.
     powers = 4.0 ** np.arange(most.bit_length() // 2 + 1)
     tried = np.empty((count, len(powers) + len(AROUND)))
     tried[:, : len(powers)] = powers
-    tried[:, len(powers) :] = _guess(turns, pace)[:, None] + AROUND
-    tried.clip(1.0, float(most), out=tried)
-    tried[:, 0], tried[:, -1] = 1.0, most
-    tried.sort(axis=1)
+    tried[:, len(powers) :] = _guess(turns, pace, np.ones(count))[:, None] + AROUND
+    tried = _between(tried, low, np.full(count, float(most)))
     used = each.used(pace, tried[:, :, None])
     keeps = used[:, -1] <= 1 + SLACK
     allowed = np.where(keeps, 1 + SLACK, used[:, -1] * ALMOST)
+    guessed = bool(keeps.all())
     while True:
         enough = used <= allowed[:, None]
         enough[:, -1] = True
@@ -117,22 +116,36 @@ def least_cores_each(turns: Turns, pace: Pace, *, most: int) -> tuple[Ints, npt.
         high = tried[at, first]
         if not (high > low).any():
             return high.astype(int), keeps
-        tried = np.floor(low[:, None] + (high - low)[:, None] * STEPS)
+        if guessed:
+            tried = np.floor(low[:, None] + (high - low)[:, None] * STEPS)
+        else:
+            tried, guessed = (
+                _between(_guess(turns, pace, allowed)[:, None] + AROUND, low, high),
+                True,
+            )
         used = each.used(pace, tried[:, :, None])
 
 
-def _guess(turns: Turns, pace: Pace) -> Floats:
-    """Return about the cores with which a timestep is done in time, if each operator has a task for each core.
+def _between(tried: Floats, low: Floats, high: Floats) -> Floats:
+    """Return numbers of cores in order, shape (suppositions, tried), the first and the last in place of two of them."""
+    tried = np.minimum(np.maximum(tried, low[:, None]), high[:, None])
+    tried[:, 0], tried[:, -1] = low, high
+    tried.sort(axis=1)
+    return tried
 
-    That solves  D + F + d m C + W / C = k u T  for the smaller C, with F and W the fixed and other milliseconds of m
-    operators.
+
+def _guess(turns: Turns, pace: Pace, share: Floats) -> Floats:
+    """Return about the cores with which a timestep needs a share of its time, if operators have a task for each core.
+
+    That solves  D + F + d m C + W / C = share k u T  for the smaller C, with F and W the fixed and other milliseconds
+    of m operators. share: of each supposition, shape (suppositions,).
     """
     rows_ms = turns.rows * turns.row_ms
     work = np.maximum((rows_ms * turns.heaviest).sum(axis=-1), 1.0)
     fixed = turns.fixed_ms.sum(axis=-1)
-    room = np.maximum(pace.in_flight * pace.room_ms - pace.driver_ms - fixed, 1.0)
+    room = np.maximum(share * pace.in_flight * pace.room_ms - pace.driver_ms - fixed, 1.0)
     launches = max(pace.launch_ms, NEGLIGIBLE_MS) * turns.rows.shape[-1]
     root = np.sqrt(np.maximum(room**2 - 4 * launches * work, 0.0))
-    busy = rows_ms.sum(axis=-1) / np.maximum(pace.room_ms - fixed, 1.0)
+    busy = rows_ms.sum(axis=-1) / np.maximum(share * pace.room_ms - fixed, 1.0)
     guess: Floats = np.ceil(np.maximum(2 * work / (room + root), busy))
     return guess

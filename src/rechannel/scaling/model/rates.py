@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -44,12 +44,15 @@ class Reports:
     """Seconds of useful time, shape (reports,)."""
     records_out: Mapping[str, float] = field(default_factory=dict)
     """Records sent in total, by consumer; under `ALL` if every consumer receives the same."""
+    totals: InitVar[tuple[float, float] | None] = None
+    """Records received by all instances and by the busiest one, of figures that are known to be possible: then these
+    are not looked through again."""
     received: float = field(init=False)
     """Records received by all instances."""
     most_received: float = field(init=False)
     """Records received by the busiest instance; 0 without a report."""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, totals: tuple[float, float] | None) -> None:
         """Check that it is possible. Raises RefusedError."""
         received, useful = self.records_in, self.useful_s
         if received.shape != useful.shape or received.ndim != 1:
@@ -58,14 +61,23 @@ class Reports:
         if self.parallelism < 1 or len(received) > self.parallelism:
             msg = f"{len(received)} reports of {self.parallelism} instances: give at most one each"
             raise RefusedError(msg)
-        least, most = _ends(received)
-        shortest, longest = _ends(useful)
-        possible = 0 <= least <= most < math.inf and 0 <= shortest <= longest < math.inf
-        if not (possible and all(0 <= n < math.inf for n in self.records_out.values())):
-            msg = "a number of records or a useful time is negative, infinite or not a number"
-            raise RefusedError(msg)
-        object.__setattr__(self, "received", float(np.add.reduce(received)))
-        object.__setattr__(self, "most_received", most)
+        if totals is None:
+            totals = _totals(received, useful, self.records_out)
+        object.__setattr__(self, "received", totals[0])
+        object.__setattr__(self, "most_received", totals[1])
+
+
+def _totals(
+    received: Floats, useful: Floats, records_out: Mapping[str, float]
+) -> tuple[float, float]:
+    """Return the records received by all and by the busiest instance. Raises RefusedError for impossible figures."""
+    least, most = _ends(received)
+    shortest, longest = _ends(useful)
+    possible = 0 <= least <= most < math.inf and 0 <= shortest <= longest < math.inf
+    if not (possible and all(0 <= n < math.inf for n in records_out.values())):
+        msg = "a number of records or a useful time is negative, infinite or not a number"
+        raise RefusedError(msg)
+    return float(np.add.reduce(received)), most
 
 
 def _ends(figures: Floats) -> tuple[float, float]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from rechannel.scaling.policies.policy import Cores, Seen
 
@@ -43,8 +43,8 @@ class Offsets:
         plan = seen.parallelism, cores.executors
         if self.plan not in (None, plan):
             return Offsets(ratios=self.ratios, plan=plan)
-        return replace(
-            self,
+        return Offsets(
+            ratios=self.ratios,
             plan=plan,
             timesteps=self.timesteps + len(cores.durations_ms),
             took_ms=self.took_ms + sum(cores.durations_ms),

@@ -146,11 +146,11 @@ def _considered(
     present, now = said.present, said.at_s
     plan = bounded(planned(advice, present), settings)
     wanted = (*state.wanted, plan)[-settings.activation :] if plan != present else ()
-    state = replace(state, wanted=wanted)
     active = len(wanted) == settings.activation
-    if active:
+    if active and len(wanted) > 1:
         plan = combined(wanted, settings.combine)
-    state = replace(state, peaks=remembered(state.peaks, plan, now, settings.down_delay_s))
+    peaks = remembered(state.peaks, plan, now, settings.down_delay_s)
+    state = replace(state, wanted=wanted, peaks=peaks)
     said = replace(said, plan=plan)
     if not wanted:
         if advice is not None and not advice.parallelism and advice.executors is None:

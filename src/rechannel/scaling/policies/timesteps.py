@@ -126,7 +126,7 @@ class TimestepDs2:
             average_s=self.average_s,
             jump=self.jump,
         )
-        state = replace(learned(seen, received, memory), arrived=arrived)
+        state = learned(seen, received, memory, arrived)
         return self._answer(seen, seen.cores, received, state)
 
     def _answer(
@@ -156,8 +156,14 @@ class TimestepDs2:
             skew(each, float(times[place]), work[place], pace.room_ms)
             for place, each in enumerate(active)
         ]
-        after = np.broadcast_to(np.array([each.remains for each in skews]), now.heaviest.shape)
-        turns = replace(now, heaviest=after)
+        after = _for_each_end(np.array([each.remains for each in skews]), now.rows.shape)
+        turns = Turns(
+            rows=now.rows,
+            fixed_ms=now.fixed_ms,
+            row_ms=now.row_ms,
+            heaviest=after,
+            most_tasks=now.most_tasks,
+        )
         needed, keeps = least_cores_each(turns, pace, most=self.most_cores)
         without = int(needed[ESTIMATE])
         if any(each.remedy for each in skews):
@@ -274,16 +280,23 @@ def _turns(
     shape = costs.fixed_ms.shape
     most = np.array([float(each.most_tasks or MOST_TASKS) for each in active])
     return Turns(
-        rows=np.broadcast_to(loads * pace.interval_ms / 1e3, shape),
+        rows=_for_each_end(loads * pace.interval_ms / 1e3, shape),
         fixed_ms=costs.fixed_ms * offset,
         row_ms=costs.row_ms * offset,
-        heaviest=np.broadcast_to(times, shape),
-        most_tasks=np.broadcast_to(most, shape),
+        heaviest=_for_each_end(times, shape),
+        most_tasks=_for_each_end(most, shape),
     )
 
 
-def learned(seen: Seen, received: Mapping[str, float], memory: Memory) -> Learned:
-    """Return what is known after one more window. received: rows, by operator."""
+def _for_each_end(figures: Floats, shape: tuple[int, ...]) -> Floats:
+    """Return figures of operators for the estimate and both ends, shape (3, operators)."""
+    made = np.empty(shape)
+    made[:] = figures
+    return made
+
+
+def learned(seen: Seen, received: Mapping[str, float], memory: Memory, arrived: Windows) -> Learned:
+    """Return what is known after one more window. received: rows, by operator. arrived: with this window."""
     operators = tuple(
         name
         for name in seen.topology.operators
@@ -305,6 +318,7 @@ def learned(seen: Seen, received: Mapping[str, float], memory: Memory) -> Learne
         samples=added(samples, tasks),
         ratios=ratios,
         offsets=Offsets() if before is None else before.offsets,
+        arrived=arrived,
     )
 
 

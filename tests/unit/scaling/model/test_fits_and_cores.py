@@ -1,5 +1,7 @@
 """Many operators at once: the same answers as one by one."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -102,6 +104,20 @@ def test_every_supposition_gets_the_cores_that_it_would_get_alone(pairs, pace, m
         assert keeps[place] == alone.keeps
         assert not alone.keeps or cores[place] == alone.cores
         assert 1 <= cores[place] <= most
+
+
+@given(st.lists(turns, min_size=1, max_size=4), paces, st.integers(1, 3000))
+def test_where_no_number_of_cores_does_the_answer_comes_near_and_one_core_less_does_not(
+    given_turns, pace, most
+):
+    hurried = replace(pace, driver_ms=2 * pace.in_flight * pace.interval_ms)
+    one = arrays([given_turns], hurried)
+    cores, keeps = least_cores_each(one, hurried, most=most)
+    assert not keeps[0]
+    nearest = one.used(hurried, np.array([[float(most)]]))[0]
+    assert one.used(hurried, np.array([[float(cores[0])]]))[0] <= 1.05 * nearest
+    if cores[0] > 1:
+        assert one.used(hurried, np.array([[cores[0] - 1.0]]))[0] > 1.05 * nearest
 
 
 @given(st.lists(turns, min_size=1, max_size=4), paces, st.integers(1, 100))
