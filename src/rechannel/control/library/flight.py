@@ -5,8 +5,10 @@
     taking back  it did not help, and the change that takes it back was requested
 
 A change is judged by `window` timesteps before and after it. The time that a timestep would take with as many rows as
-afterwards is compared with what it takes: the share that does not depend on rows is the profile's. What was tried and
-did not help is barred for a time, twice as long each time in a row.
+afterwards is compared with what it takes: the share that does not depend on rows is the profile's. If it does not seem
+to have helped, but each row now costs tasks far more time than before, something else has happened meanwhile (a machine
+became slow, for example): then it is not judged. What was tried and did not help is barred for a time, twice as long
+each time in a row.
 """
 
 from __future__ import annotations
@@ -39,6 +41,9 @@ TABLE: Mapping[tuple[State, Event], State] = MappingProxyType(
 )
 """useless: it saves too little, and there is a way back; stuck: too little, and there is none, or the change was not
 carried out; unclear: it cannot be judged, since something else has changed."""
+
+COSTLIER = 1.5
+"""Times as long as before that tasks take for a row, from which on a change is not blamed."""
 
 BARS = ("useless", "stuck", "unclear")
 """What bars a remedy."""
@@ -78,6 +83,8 @@ class Tried:
     attempt: Attempt
     avoid: tuple[str, ...] = ()
     """Executors that are avoided for a time if it helps."""
+    row_ms: float | None = None
+    """Milliseconds that tasks of what it touches took for a row; None = not known, or the change may alter that."""
     own: tuple[str, ...] = ()
     """Ids of the controller's changes before the one that takes it back."""
 
@@ -160,6 +167,14 @@ def decided(proposal: Proposal, timestep: int, now_ms: int, shares: Mapping[str,
             "saves": round(proposal.gain, 4),
         },
     )
+
+
+def costlier(tried: Tried, row_ms: float | None) -> float | None:
+    """Return how many times as long as before a row takes, if that is so much that the change is not to blame."""
+    if not tried.row_ms or row_ms is None:
+        return None
+    times = row_ms / tried.row_ms
+    return times if times >= COSTLIER else None
 
 
 def saved_share(tried: Tried, before: Figures | None, after: Figures | None) -> float | None:

@@ -171,6 +171,13 @@ def loads_of(control: Control[Any], steps: Iterable[TimestepTasks]) -> dict[str,
     return loads
 
 
+def row_ms_of(loads: Mapping[str, Load], operators: Collection[str]) -> float | None:
+    """Return the milliseconds that tasks of some operators took for a row; None without rows."""
+    some = [load for name, load in loads.items() if name in operators]
+    rows = sum(float(load.rows.sum()) for load in some)
+    return sum(float(load.busy_ms.sum()) for load in some) / rows if rows else None
+
+
 def placing_of(view: View, traffic: Mapping[str, Traffic] | None = None) -> Placing:
     """Return what is known of the places of tasks, per timestep. traffic: of one timestep; None = from the loads."""
     samples = view.shares.timesteps if traffic is None else 1

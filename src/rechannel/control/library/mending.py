@@ -10,16 +10,25 @@ from typing import Any
 from rechannel.control.controller import Control, Controller
 from rechannel.control.library.attempt import Verdict, attempted, verdict
 from rechannel.control.library.binding import Bound
-from rechannel.control.library.flight import Event, Flying, Tried, decided, saved_share
+from rechannel.control.library.flight import (
+    Event,
+    Flying,
+    Tried,
+    costlier,
+    decided,
+    saved_share,
+)
 from rechannel.control.library.hotkeys import AskHotKeys, HotKeys
 from rechannel.control.library.looking import (
     View,
     allowed_ms,
     chosen,
+    loads_of,
     longest_interval_ms,
     looked,
     named,
     placing_of,
+    row_ms_of,
     urgent,
     usable,
 )
@@ -182,6 +191,7 @@ def mend(
         fixed=view.fixed,
         per_row=best.remedy == "longer interval",
         avoid=bound.executors if best.remedy == "place" else (),
+        row_ms=None if best.remedy == "place" else row_ms_of(view.loads, best.touched),
         attempt=attempted(control, best.touched, view.figures),
     )
     said = decided(best, control.timestep, now_ms, view.by_cause)
@@ -248,6 +258,8 @@ def check(control: Control[Flying], rules: Rules) -> None:
             control.state = _scaling_anew(control, known.after("ended").became(became))
         return
     found = verdict(control, tried.attempt, rules.judged, partial(saved_share, tried))
+    if found is not None and event_of(found, rules.least) == "useless":
+        found = _not_blamed(control, tried, found, rules)
     event = event_of(found, rules.least)
     if found is None or event == "early":
         return
@@ -270,6 +282,17 @@ def check(control: Control[Flying], rules: Rules) -> None:
         known = known.told(_taken_back(control, tried, found))
         known = replace(known, tried=replace(tried, own=own_changes(control)))
     control.state = _scaling_anew(control, known)
+
+
+def _not_blamed(control: Control[Flying], tried: Tried, found: Verdict, rules: Rules) -> Verdict:
+    """Return the verdict, or none if rows have become far more expensive whatever was changed."""
+    steps = [each for each in control.tasks if each.timestep > tried.attempt.first]
+    loads = loads_of(control, steps[-rules.judged :])
+    times = costlier(tried, row_ms_of(loads, tried.attempt.touched))
+    if times is None:
+        return found
+    why = f"but a row costs {times:.1f} times as much as before: it is not judged"
+    return Verdict(text=f"{found.text}, {why}")
 
 
 def relax(control: Control[Flying], view: View, rules: Rules) -> None:

@@ -173,6 +173,26 @@ def test_what_does_not_help_is_taken_back_and_not_tried_again(monkeypatch):
     assert known(flight).bars.keys() >= {"shift counts", "place counts"}
 
 
+def test_a_change_is_not_blamed_for_an_executor_that_becomes_slow_meanwhile(monkeypatch):
+    machines = Machines(cost=cost, slowness=dict(ALIKE))
+    flight = Flight(
+        monkeypatch,
+        machines,
+        rows_per_second=160,
+        bins=8,
+        batches=[160] * 40,
+        key=lambda n: HEAVY[n % 2] if n % 10 < 7 else n % 64,
+    )
+    while not changes(flight):
+        flight.run(1)
+    assert remedies(flight) == ["rebalance"]
+    machines.slowness |= dict.fromkeys("bcd", 4.0)
+    flight.run(16)
+    assert not [each for each in known(flight).decisions if each.outcome == "rolled back"]
+    assert "a row costs" in mended(flight)[0].became
+    assert mended(flight)[0].became.endswith("it is not judged")
+
+
 def test_a_stream_without_a_problem_is_left_alone(monkeypatch):
     flight = Flight(monkeypatch, Machines(cost=cost, slowness=ALIKE), rows_per_second=160)
     flight.run(24)
