@@ -25,7 +25,7 @@ PYTEST := -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
 # Tests and benchmarks that run beside each other disturb each other's figures.
 .NOTPARALLEL:
-.PHONY: help environment demo test test-all test-minors test-lowest test-browser picture check labelled lint format docs release bench clean
+.PHONY: help environment demo test test-all test-minors test-lowest test-real test-browser picture check labelled lint format docs release bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,8 +39,8 @@ demo: environment  ## replay the flights of 2013 through a stateful dataflow
 test: environment  ## run the tests that take seconds, those on Spark included
 	$(BIN)/python $(PYTEST) $(TESTS)
 
-test-all: environment  ## run every test, with many more examples and crashes, and print coverage (long)
-	$(BIN)/python $(PYTEST) -m "" --thorough --cov --cov-report=term $(TESTS)
+test-all: environment  ## run every test that needs no other component, with many more examples and crashes, and print coverage (long)
+	$(BIN)/python $(PYTEST) -m "not real" --thorough --cov --cov-report=term $(TESTS)
 	@echo 'Packages without effects:'
 	@$(BIN)/coverage report --include='$(PURE)' --fail-under=$(COVERED)
 
@@ -56,6 +56,9 @@ endef
 test-lowest:  ## run the tests with the oldest dependencies that pyproject.toml admits
 	scripts/bootstrap .venv-lowest demo,test,bench --constraint scripts/lowest.txt
 	.venv-lowest/bin/python $(PYTEST) $(TESTS)
+
+test-real: environment  ## run the tests against real brokers, which it installs into .real (Java is all they need)
+	$(BIN)/python -m pytest -m "real and not slow" tests/real $(TESTS)
 
 test-browser:  ## run the tests of pages in a real Chromium, which has to be installed
 	scripts/bootstrap .venv-browser test,browser

@@ -24,7 +24,7 @@ DOCS = Path(__file__).parents[2] / "docs"
     [
         ("changing-a-stream", 5),
         ("controllers", 11),
-        ("cookbook", 18),
+        ("cookbook", 19),
         ("event-time", 9),
         ("joins", 9),
         ("profiling", 12),

@@ -59,6 +59,10 @@ class Outlet(ABC):
 
     shows_at_once: ClassVar[bool] = False
     """Whether readers may see a timestep's rows while they are staged, even before the commit."""
+    keeps_rows: ClassVar[bool] = False
+    """Whether it needs the rows of a timestep until they are published, so that it cannot be written directly from a
+    source.
+    """
     drops_rows: ClassVar[bool] = False
     """Whether no reader sees the rows, so that a stage need not produce them."""
 

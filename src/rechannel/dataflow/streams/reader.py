@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -37,6 +37,7 @@ from rechannel.sources.connectors import (
 )
 from rechannel.sources.frame import HandoverConnector
 from rechannel.sources.input_files.malformed import COLUMN, FORMATS, parting, with_text
+from rechannel.sources.kafka.connector import KafkaConnector, OnLost, Starting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -170,6 +171,69 @@ class Reader:
         )
         return self.connector(
             connector, DerivedName(function_name(function, "generator")), name=name, tasks=tasks
+        )
+
+    def kafka(  # noqa: PLR0913 - what users may say of topics
+        self,
+        bootstrap: str,
+        topics: str | Sequence[str] = (),
+        *,
+        pattern: str = "",
+        assignments: Mapping[str, Sequence[int]] | None = None,
+        starting: Starting = "earliest",
+        per_timestep: int | None = None,
+        headers: bool = False,
+        isolation: Literal["read_committed", "read_uncommitted"] = "read_committed",
+        on_lost: OnLost = "fail",
+        group: str | None = None,
+        wait_s: float = 30.0,
+        options: Mapping[str, object] | None = None,
+        tasks: int | None = None,
+        name: str | None = None,
+    ) -> Stream:
+        """Read topics of Apache Kafka, with the partitions that are added later.
+
+        The columns are those of Spark's own source: key, value (binary), topic, partition, offset, timestamp. Offsets
+        are kept in the job's journal, so that every record is read exactly once; no consumer group is needed. Needs
+        `pip install 'rechannel[kafka]'`, on executors too.
+
+        Args:
+            bootstrap: brokers to begin with: host:port, separated by commas.
+            topics: name or names.
+            pattern: regular expression that whole names match, in place of `topics`; later topics are read too.
+            assignments: partitions by topic, in place of `topics`.
+            starting: where a new stream begins: "earliest", "latest", a datetime with a time zone, or
+                {topic: {partition: offset}}. Partitions that appear later are read from their first record.
+            per_timestep: most records that a timestep takes.
+            headers: whether to read the column headers: list of (key, value).
+            isolation: "read_committed" leaves out records of open and aborted transactions.
+            on_lost: what happens if records are gone before they were read, by retention or because a topic was made
+                anew: "fail" = the job stops, "skip" = it goes on with what is there and shows what it has skipped.
+            group: consumer group for which committed offsets are stored, for tools that show its lag.
+            wait_s: for how long a task waits for the next record.
+            options: of the client (librdkafka), such as security.protocol.
+            tasks, name: see `Reader`.
+
+        Raises:
+            DataflowError: the arguments contradict each other.
+        """
+        connector = KafkaConnector(
+            bootstrap=bootstrap,
+            topics=(topics,) if isinstance(topics, str) else tuple(topics),
+            pattern=pattern,
+            assignments={topic: tuple(of) for topic, of in (assignments or {}).items()},
+            starting=starting,
+            per_timestep=per_timestep,
+            headers=headers,
+            isolation=isolation,
+            on_lost=on_lost,
+            group=group,
+            wait_s=wait_s,
+            options=dict(options or {}),  # type: ignore[arg-type] # the constructor makes them text
+        )
+        first = next(iter((*connector.topics, *connector.assignments)), "")
+        return self.connector(
+            connector, DerivedName(plain(first) or "kafka"), name=name, tasks=tasks
         )
 
     def python(

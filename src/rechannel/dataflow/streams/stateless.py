@@ -15,6 +15,7 @@ from rechannel.dataflow.streams.columns import Choice, selection
 from rechannel.dataflow.streams.resourced import Opens, with_resource
 from rechannel.errors import DataflowError
 from rechannel.kernels.functions.dead_letters import Apart, OnError
+from rechannel.kernels.functions.json_values import JsonValues
 from rechannel.kernels.functions.row_functions import RowFilter, RowFlatMap, RowMap
 from rechannel.kernels.functions.select import Computed, Where
 from rechannel.kernels.protocol.program import BatchFunction
@@ -78,6 +79,33 @@ class Stateless:
         if has_dead_letters("map_batches", on_error):
             made = Apart(function=made)
         return self._batches(made, None if schema is None else schema_of(schema), name)
+
+    def decode_json(
+        self,
+        schema: Columns,
+        *,
+        column: str = "value",
+        keep: Iterable[str] = (),
+        on_error: OnError = "fail",
+        name: str | None = None,
+    ) -> Stream:
+        """Read columns from JSON objects, such as the values of Kafka's records.
+
+        Members that `schema` lacks are ignored, missing ones are null, and a null object is a row of nulls.
+
+        Args:
+            schema: columns to read.
+            column: where the objects are, as text or binary.
+            keep: columns of the stream that stay beside them.
+            on_error: "fail" = a value that is no such object fails the timestep; "dead_letter" = it is in
+                `.dead_letters`.
+            name: of the node.
+        """
+        has_dead_letters("decode_json", on_error)
+        function = JsonValues(
+            columns=schema_of(schema), column=column, keep=tuple(keep), on_error=on_error
+        )
+        return self._batches(function, None, name, "decode_json")
 
     def map(
         self,

@@ -20,6 +20,7 @@ from rechannel.dataflow.graph.nodes import Node, Sink
 from rechannel.dataflow.shown import columns_of, picture_of
 from rechannel.errors import DataflowError
 from rechannel.sinks.failure import OnFailure, Then
+from rechannel.sinks.kafka.outlet import KafkaOutlet
 from rechannel.sinks.outlet import Outlet
 from rechannel.sinks.outlets import (
     BatchWriter,
@@ -125,6 +126,46 @@ class Writer:
         called = function_name(function, "for-each-batch")
         derived = DerivedName(f"{self.node.name}.{called}")
         return self.to(ForEachBatchOutlet(function=function), derived, name=name)
+
+    def kafka(  # noqa: PLR0913 - what users may say of records
+        self,
+        bootstrap: str,
+        topic: str,
+        *,
+        key: str = "",
+        value: str = "",
+        timestamp: str = "",
+        exactly_once: bool = True,
+        wait_s: float = 60.0,
+        options: Mapping[str, object] | None = None,
+        name: str | None = None,
+    ) -> Flow:
+        """Write records to a topic of Apache Kafka, a transaction per timestep.
+
+        Readers with isolation.level=read_committed see each timestep whole and once, whatever happens to the driver or
+        the brokers. Needs `pip install 'rechannel[kafka]'` on the driver.
+
+        Args:
+            bootstrap: brokers to begin with: host:port, separated by commas.
+            topic: has to exist.
+            key: column of the records' keys: text, binary, whole numbers as text; "" = no keys.
+            value: column of the values, text or binary; "" = all columns as one JSON object, without nulls.
+            timestamp: column of the records' times; "" = when they are written.
+            exactly_once: False = without transactions: rows are seen sooner, and again after a crash.
+            wait_s: for how long the driver waits for the brokers.
+            options: of the client (librdkafka), such as security.protocol or compression.type.
+        """
+        outlet = KafkaOutlet(
+            bootstrap=bootstrap,
+            topic=topic,
+            key=key,
+            value=value,
+            timestamp=timestamp,
+            exactly_once=exactly_once,
+            wait_s=wait_s,
+            options=dict(options or {}),  # type: ignore[arg-type] # the constructor makes them text
+        )
+        return self.to(outlet, DerivedName(f"kafka-{plain(topic)}"), name=name)
 
     def noop(self, *, name: str | None = None) -> Flow:
         """Compute all rows and drop them, to measure."""

@@ -158,12 +158,17 @@ class SinkPlan:
     """Whether it is written directly from sources, before the commit, without a stage."""
 
     def __post_init__(self) -> None:
-        """Check that the rows of a sink that may fail are kept somewhere. Raises DataflowError."""
-        if self.direct and self.sink.failure.then != "stop":
+        """Check that the rows of a sink that needs them later are kept somewhere. Raises DataflowError."""
+        if not self.direct:
+            return
+        then, kind = self.sink.failure.then, self.sink.outlet.describe()
+        impossible = f"on_failure({then!r})" if then != "stop" else ""
+        impossible = kind if self.sink.outlet.keeps_rows else impossible
+        if impossible:
             msg = (
                 f"sink {self.sink.name!r} ({self.sink.where}) is written directly from a source, before its timestep is"
-                f" committed. Its rows are not kept, so on_failure({self.sink.failure.then!r}) is not possible:"
-                " put an operator between source and sink, such as select(...) of the columns"
+                f" committed. Its rows are not kept, so {impossible} is not possible: put an operator between source"
+                " and sink, such as select(...) of the columns"
             )
             raise DataflowError(msg)
 

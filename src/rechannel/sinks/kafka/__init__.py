@@ -1,0 +1,1 @@
+"""Apache Kafka as a sink: every timestep is one transaction."""

@@ -1,0 +1,290 @@
+"""Timesteps as transactions of Kafka.
+
+A transaction has the rows of a timestep and, as the committed offset of a consumer group of the sink, the number of
+the timestep: both are there or neither. So a driver that takes over knows whether the last transaction of the one
+before was committed, and that one can commit nothing more: the transactional id of the sink is fenced.
+
+The group's offset is that of partition 0 of the topic, and counts timesteps; its metadata is the digest of the
+timestep. No consumer is ever a member of the group.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from rechannel.errors import (
+    FencedError,
+    NotPermittedError,
+    OtherHistoryError,
+    RechannelError,
+    RefusedError,
+    StorageError,
+)
+from rechannel.sinks.batch import Batch
+from rechannel.sinks.claims import Ledger
+from rechannel.sinks.kafka.records import RecordColumns
+from rechannel.sinks.outlet import SinkContext
+from rechannel.sinks.writer import Rows, Staged
+
+if TYPE_CHECKING:
+    from rechannel.sinks.kafka.outlet import KafkaOutlet
+
+SETTINGS = {
+    "enable.idempotence": "true",
+    "linger.ms": "5",
+    "batch.num.messages": "100000",
+    "queue.buffering.max.messages": "500000",
+    "queue.buffering.max.kbytes": "131072",
+    "compression.type": "lz4",
+    # Java's choice of a partition by key: streams that are joined by partition agree on it.
+    "partitioner": "murmur2_random",
+}
+WAITS = 2
+"""Times as long as the driver waits for an answer, a transaction may last. While brokers are away, the client gives up
+some of its calls only then."""
+AGAIN_S = 0.1
+"""Between two tries to take the sink over."""
+FULL_S = 1.0
+"""For how long a full queue is waited for at once."""
+
+
+class Mark(NamedTuple):
+    """The last timestep that the topic has."""
+
+    timestep: int
+    digest: str
+
+
+class KafkaWriter:
+    """Writes to one topic."""
+
+    durable = True
+
+    def __init__(self, outlet: KafkaOutlet, columns: RecordColumns, context: SinkContext) -> None:
+        """Connect to nothing yet."""
+        import confluent_kafka
+
+        self._kafka = confluent_kafka
+        self._outlet, self._columns, self._context = outlet, columns, context
+        self._id = f"rechannel-{context.job}-{context.label}"
+        self._where = f"topic {outlet.topic!r} at {outlet.bootstrap}"
+        self._producer: Any = None
+        self._mark: Mark | None = None
+        self._open: Batch | None = None
+        """The timestep of the transaction that is open."""
+        self._failed: str = ""
+        """What the brokers said of a record, at least once."""
+
+    def begin(self) -> None:
+        """Take the sink over, and compare what the topic has with the journal. See `SinkWriter`."""
+        self._connected()
+        if self._context.ledger is not None and self._mark is not None:
+            self._compare(self._mark, self._context.ledger())
+
+    def stage(self, rows: Rows, batch: Batch) -> Staged:
+        """Send the rows of a timestep in a transaction that stays open. See `SinkWriter`."""
+        producer = self._connected()
+        if self._is_published(batch):
+            return {}
+        try:
+            if self._outlet.exactly_once:
+                producer.begin_transaction()
+            self._open = batch
+            for each in rows.batches():
+                for key, value, at_ms in self._columns.records(each):
+                    self._send(producer, key, value, at_ms)
+        except self._kafka.KafkaException as error:
+            self._give_up(error)
+        except BaseException:
+            self._drop()
+            raise
+        return {}
+
+    def publish(self, staged: Staged, batch: Batch) -> None:
+        """Commit the transaction, with the number of the timestep. See `SinkWriter`."""
+        del staged
+        if self._open != batch:
+            return
+        producer, wait_s = self._producer, self._outlet.wait_s
+        try:
+            if self._outlet.exactly_once:
+                metadata = self._asking(lambda consumer: consumer.consumer_group_metadata())
+                position = self._position(batch.timestep + 1, batch.digest)
+                producer.send_offsets_to_transaction([position], metadata, wait_s)
+                producer.commit_transaction(wait_s)
+            else:
+                self._flush(producer)
+        except self._kafka.KafkaException as error:
+            self._give_up(error)
+        except BaseException:
+            self._drop()
+            raise
+        self._mark, self._open = Mark(batch.timestep, batch.digest), None
+
+    def close(self) -> None:
+        """Abort what is open, and close the connections."""
+        self._drop()
+
+    # The producer --------------------------------------------------------------------------------------
+
+    def _connected(self) -> Any:
+        """Return a producer that has fenced all earlier ones; what they left open is aborted by that."""
+        if (
+            self._open is not None
+        ):  # the attempt before has neither been published nor has it failed
+            self._drop()
+        if self._producer is not None:
+            return self._producer
+        settings = SETTINGS | self._outlet.client()
+        if self._outlet.exactly_once:
+            lasts_ms = str(int(WAITS * self._outlet.wait_s * 1e3))
+            settings = {
+                "transaction.timeout.ms": lasts_ms,
+                **settings,
+                "transactional.id": self._id,
+            }
+        producer = self._kafka.Producer(settings)
+        try:
+            self._check_topic(producer)
+            if self._outlet.exactly_once:
+                self._taken_over(producer)
+                self._mark = self._asking(self._marked)
+        except self._kafka.KafkaException as error:
+            self._give_up(error)
+        self._producer = producer
+        return producer
+
+    def _taken_over(self, producer: Any) -> None:
+        """Fence all earlier producers, and wait until what they left open is aborted."""
+        until = time.monotonic() + self._outlet.wait_s
+        while True:
+            try:
+                producer.init_transactions(self._outlet.wait_s)
+                return
+            except self._kafka.KafkaException as error:
+                said = error.args[0]
+                busy = said.code() == self._kafka.KafkaError.CONCURRENT_TRANSACTIONS
+                if not (busy or said.retriable()) or time.monotonic() > until:
+                    raise
+                time.sleep(AGAIN_S)
+
+    def _check_topic(self, producer: Any) -> None:
+        found = producer.list_topics(self._outlet.topic, timeout=self._outlet.wait_s)
+        problem = found.topics[self._outlet.topic].error
+        if problem is not None:
+            if problem.code() == self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise RefusedError(f"there is no {self._where}: create it, or correct its name")
+            raise self._kafka.KafkaException(problem)
+
+    def _send(
+        self, producer: Any, key: bytes | None, value: bytes | None, at_ms: int | None
+    ) -> None:
+        while True:
+            try:
+                producer.produce(
+                    self._outlet.topic,
+                    value,
+                    key,
+                    on_delivery=None if self._outlet.exactly_once else self._delivered,
+                    **({} if at_ms is None else {"timestamp": at_ms}),
+                )
+                return
+            except BufferError:
+                producer.poll(FULL_S)
+
+    def _delivered(self, error: Any, _record: Any) -> None:
+        if error is not None:
+            self._failed = error.str()
+
+    def _flush(self, producer: Any) -> None:
+        left = producer.flush(self._outlet.wait_s)
+        failed, self._failed = self._failed, ""
+        if left or failed:
+            self._drop()
+            why = failed or f"{left} records were not acknowledged within {self._outlet.wait_s:g} s"
+            raise StorageError(f"{self._where} does not take the rows: {why}")
+
+    def _drop(self) -> None:
+        """Close the producer, which aborts what is open; the next one finds out what was committed."""
+        producer, self._producer, self._open = self._producer, None, None
+        if producer is None:
+            return
+        try:
+            producer.purge()
+            if self._outlet.exactly_once:
+                producer.abort_transaction(1.0)
+        except self._kafka.KafkaException:
+            pass  # the next producer aborts it
+
+    def _give_up(self, error: Any) -> NoReturn:
+        self._drop()
+        raise self._meant(error.args[0]) from error
+
+    def _meant(self, error: Any) -> RechannelError:
+        codes = self._kafka.KafkaError
+        said, code = error.str(), error.code()
+        if code in (codes._FENCED, codes.INVALID_PRODUCER_EPOCH, codes.PRODUCER_FENCED):
+            return FencedError(f"another driver writes to {self._where} as {self._id!r}: {said}")
+        if code in (
+            codes.TOPIC_AUTHORIZATION_FAILED,
+            codes.GROUP_AUTHORIZATION_FAILED,
+            codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ):
+            return NotPermittedError(
+                f"{self._where} may not be written: {said}. Grant it, and start again"
+            )
+        if code == codes.MSG_SIZE_TOO_LARGE:
+            return RefusedError(
+                f"a row is larger than {self._where} takes: {said}; raise message.max.bytes of both"
+            )
+        return StorageError(f"{self._where} does not take the rows: {said}")
+
+    # What the topic has ---------------------------------------------------------------------------------
+
+    def _asking(self, ask: Callable[[Any], Any]) -> Any:
+        settings = {"group.id": self._id, "enable.auto.commit": "false"}
+        consumer = self._kafka.Consumer(self._outlet.client() | settings)
+        try:
+            return ask(consumer)
+        finally:
+            consumer.close()
+
+    def _position(self, offset: int, metadata: str = "") -> Any:
+        return self._kafka.TopicPartition(self._outlet.topic, 0, offset, metadata)
+
+    def _marked(self, consumer: Any) -> Mark | None:
+        (found,) = consumer.committed([self._position(-1)], self._outlet.wait_s)
+        if found.error is not None:
+            raise self._kafka.KafkaException(found.error)
+        return Mark(found.offset - 1, found.metadata or "") if found.offset >= 0 else None
+
+    def _is_published(self, batch: Batch) -> bool:
+        mark = self._mark
+        if not self._outlet.exactly_once or mark is None or batch.timestep > mark.timestep:
+            return False
+        if batch.timestep == mark.timestep and batch.digest and mark.digest != batch.digest:
+            msg = (
+                f"{self._where} already has a timestep {batch.timestep} of {self._id!r} that is not what this job has"
+                " committed: another copy of the state directory has published it. Write to another topic, or restore"
+                " the newer state directory"
+            )
+            raise OtherHistoryError(msg)
+        return True
+
+    def _compare(self, mark: Mark, known: Ledger) -> None:
+        digest = known.digests.get(mark.timestep)
+        differs = bool(digest and mark.digest and digest != mark.digest)
+        if mark.timestep <= known.committed and not differs:
+            return
+        if not known.remove_later:
+            msg = (
+                f"{self._where} has timestep {mark.timestep} of {self._id!r}, which this state directory does not know:"
+                f" its last commit is timestep {known.committed}, so it was restored from an older copy, or another"
+                " copy of it is running. Write to another topic, restore the newer state directory, or, on purpose,"
+                " publish again what was published since, with start(remove_later_output=True): records of a topic"
+                " cannot be removed"
+            )
+            raise RefusedError(msg)
+        self._mark = None

@@ -1,0 +1,1 @@
+"""Apache Kafka as a source: offsets per partition in the journal, records read by tasks themselves."""

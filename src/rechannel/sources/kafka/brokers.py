@@ -1,0 +1,198 @@
+"""What the driver asks the brokers: which topics and partitions there are, and where they begin and end."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from rechannel.errors import SetUpError, SourceError
+from rechannel.sources.kafka.offsets import Ends, Part, TopicSeen
+
+if TYPE_CHECKING:
+    from rechannel.sources.kafka.connector import KafkaConnector
+
+TOPICS_S = 5.0
+"""For how long what is known of topics and their first records counts; their ends are asked for at every look."""
+
+MISSING = "reading Kafka needs confluent-kafka: pip install 'rechannel[kafka]'"
+
+T = TypeVar("T")
+
+
+class Brokers(Protocol):
+    """The brokers as a reader sees them."""
+
+    def look(self, *, anew: bool) -> dict[str, TopicSeen]:
+        """Return the topics that are to be read. Those that do not exist are absent.
+
+        anew: nothing that was asked earlier counts. Raises SourceError if there is no answer.
+        """
+
+    def starting(self, seen: Mapping[str, TopicSeen]) -> dict[Part, int]:
+        """Return where a new stream begins, for partitions that do not begin with their first record."""
+
+    def tell(self, offsets: Mapping[Part, int]) -> None:
+        """Tell the consumer group what is committed. What goes wrong with that is logged by the client."""
+
+    def close(self) -> None:
+        """Close the connections."""
+
+
+class KafkaBrokers:
+    """Asks real brokers."""
+
+    def __init__(
+        self, connector: KafkaConnector, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Connect to nothing yet. clock: seconds."""
+        try:
+            import confluent_kafka.admin
+        except ImportError as error:
+            raise SetUpError(MISSING) from error
+        self._kafka = confluent_kafka
+        self._connector, self._clock = connector, clock
+        self._admin = confluent_kafka.admin.AdminClient(connector.client())
+        self._consumer: Any = None
+        self._known: dict[str, TopicSeen] = {}
+        self._asked_s: float | None = None
+
+    def look(self, *, anew: bool) -> dict[str, TopicSeen]:
+        """Return the topics that are to be read. See `Brokers`."""
+        now = self._clock()
+        if anew or self._asked_s is None or now - self._asked_s > TOPICS_S:
+            self._known, self._asked_s = self._topics(), now
+        high = self._offsets(self._parts(self._known), self._kafka.admin.OffsetSpec.latest())
+        return {
+            topic: TopicSeen(
+                id=of.id,
+                parts={
+                    partition: Ends(low=ends.low, high=max(ends.low, high[Part(topic, partition)]))
+                    for partition, ends in of.parts.items()
+                    if Part(topic, partition) in high
+                },
+            )
+            for topic, of in self._known.items()
+        }
+
+    def starting(self, seen: Mapping[str, TopicSeen]) -> dict[Part, int]:
+        """Return where a new stream begins. See `Brokers`."""
+        given = self._connector.starting
+        if given == "earliest":
+            return {}
+        ends = {part: seen[part.topic].parts[part.partition].high for part in self._parts(seen)}
+        if isinstance(given, str):
+            return ends
+        if isinstance(given, datetime):
+            spec = self._kafka.admin.OffsetSpec.for_timestamp(int(given.timestamp() * 1e3))
+            found = self._offsets(ends, spec)
+            return {part: ends[part] if at < 0 else at for part, at in found.items()}
+        return {Part(topic, p): at for topic, of in given.items() for p, at in of.items()}
+
+    def tell(self, offsets: Mapping[Part, int]) -> None:
+        """Tell the consumer group what is committed. See `Brokers`."""
+        if self._connector.group is None or not offsets:
+            return
+        if self._consumer is None:
+            told = {"group.id": self._connector.group, "enable.auto.commit": "false"}
+            self._consumer = self._kafka.Consumer(self._connector.client() | told)
+        positions = [self._kafka.TopicPartition(*part, at) for part, at in offsets.items()]
+        self._consumer.commit(offsets=positions, asynchronous=True)
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _topics(self) -> dict[str, TopicSeen]:
+        names = self._names()
+        if not names:
+            return {}
+        asked = self._admin.describe_topics(
+            self._kafka.TopicCollection(names), request_timeout=self._connector.wait_s
+        )
+        described = {}
+        for name, answer in asked.items():
+            found = self._answer(answer, f"what topic {name!r} is", absent=True)
+            if found is not None:
+                described[name] = found
+        parts = [Part(name, p.id) for name, of in described.items() for p in of.partitions]
+        only = self._connector.assignments
+        parts = [part for part in parts if not only or part.partition in only[part.topic]]
+        low = self._offsets(parts, self._kafka.admin.OffsetSpec.earliest())
+        return {
+            name: TopicSeen(
+                id=_id(of),
+                parts={
+                    p.partition: Ends(low=at, high=at) for p, at in low.items() if p.topic == name
+                },
+            )
+            for name, of in described.items()
+        }
+
+    def _names(self) -> list[str]:
+        connector = self._connector
+        if not connector.pattern:
+            return list(connector.topics or connector.assignments)
+        try:
+            listed = self._admin.list_topics(timeout=connector.wait_s)
+        except self._kafka.KafkaException as error:
+            raise self._silent("which topics there are", error) from error
+        return sorted(name for name in listed.topics if re.fullmatch(connector.pattern, name))
+
+    def _offsets(self, parts: Iterable[Part], spec: Any) -> dict[Part, int]:
+        """Return an offset of each partition; those that are gone are absent."""
+        level = self._kafka.IsolationLevel
+        isolation = {
+            "read_committed": level.READ_COMMITTED,
+            "read_uncommitted": level.READ_UNCOMMITTED,
+        }[self._connector.isolation]
+        wanted = {self._kafka.TopicPartition(*part): spec for part in parts}
+        if not wanted:
+            return {}
+        asked = self._admin.list_offsets(
+            wanted, isolation_level=isolation, request_timeout=self._connector.wait_s
+        )
+        found = {}
+        for position, answer in asked.items():
+            part = Part(position.topic, position.partition)
+            info = self._answer(answer, f"the offsets of {part}", absent=True)
+            if info is not None:
+                found[part] = int(info.offset)
+        return found
+
+    def _answer(self, answer: Any, what: str, *, absent: bool) -> Any:
+        try:
+            return answer.result(self._connector.wait_s + 5)
+        except self._kafka.KafkaException as error:
+            gone = self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
+            if absent and error.args[0].code() == gone:
+                return None
+            raise self._silent(what, error) from error
+        except TimeoutError as error:
+            raise self._silent(what, error) from error
+
+    def _silent(self, what: str, error: BaseException) -> SourceError:
+        cause = (
+            error.args[0].str() if isinstance(error, self._kafka.KafkaException) else "no answer"
+        )
+        return SourceError(
+            f"the brokers at {self._connector.bootstrap} do not say {what}: {cause}. Check the address, that they run,"
+            " and what the client's options give as security"
+        )
+
+    @staticmethod
+    def _parts(seen: Mapping[str, TopicSeen]) -> list[Part]:
+        return [Part(topic, partition) for topic, of in seen.items() for partition in of.parts]
+
+
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+"""What brokers that know no ids of topics say."""
+
+
+def _id(described: Any) -> str:
+    text = "" if described.topic_id is None else str(described.topic_id)
+    return "" if text == NO_ID else text

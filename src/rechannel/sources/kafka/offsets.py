@@ -1,0 +1,235 @@
+"""Offsets of Kafka topics, and what a timestep takes of them. Pure.
+
+The offset of a source, as the journal keeps it:
+
+    {"topics": {topic: {"id": topic id, "next": {partition: offset of the next record}, "from": {partition: offset}}}}
+
+`from` is there for partitions whose rows of this timestep do not begin where the timestep before has ended: those that
+are new, and those of which records were lost. So the ranges of a timestep follow from its two offsets alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rechannel.sources.reader import Offset, Split
+
+SPLIT_RECORDS = 50_000
+"""Offsets of a split at least, unless its partition has fewer."""
+MOST_SPLITS = 64
+"""Into how many splits a timestep is cut, besides one per partition."""
+
+
+class Part(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ends:
+    """The records that a partition has."""
+
+    low: int
+    """Offset of the first."""
+    high: int
+    """Offset after the last that may be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSeen:
+    """A topic as the brokers have it."""
+
+    id: str
+    """Unlike that of every other topic, also of an earlier one with the name; empty if the brokers give none."""
+    parts: Mapping[int, Ends]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """Records that were to be read and are gone."""
+
+    part: Part
+    next: int
+    """Offset that was to be read."""
+    low: int
+    """Offset of the first record that is there."""
+    why: str
+    """The rest of a sentence about the partition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a stream is in its topics."""
+
+    ids: Mapping[str, str] = field(default_factory=dict)
+    """By topic."""
+    next: Mapping[Part, int] = field(default_factory=dict)
+    begins: Mapping[Part, int] = field(default_factory=dict)
+    """Of the partitions whose rows do not begin where the timestep before has ended."""
+
+    def as_offset(self) -> Offset:
+        """Return it as the journal keeps it."""
+        topics: Offset = {}
+        for topic in sorted(self.ids):
+            entry = {"id": self.ids[topic], "next": _of(topic, self.next)}
+            begins = _of(topic, self.begins)
+            topics[topic] = entry | ({"from": begins} if begins else {})
+        return {"topics": topics}
+
+
+def _of(topic: str, offsets: Mapping[Part, int]) -> dict[str, int]:
+    mine = sorted((part.partition, at) for part, at in offsets.items() if part.topic == topic)
+    return {str(partition): at for partition, at in mine}
+
+
+def place_of(offset: Offset) -> Place:
+    """Return what `Place.as_offset` was made of."""
+    topics = offset["topics"]
+    return Place(
+        ids={topic: entry["id"] for topic, entry in topics.items()},
+        next=dict(_parts(topics, "next")),
+        begins=dict(_parts(topics, "from")),
+    )
+
+
+def _parts(topics: Offset, what: str) -> Iterator[tuple[Part, int]]:
+    for topic, entry in topics.items():
+        for partition, at in entry.get(what, {}).items():
+            yield Part(topic, int(partition)), at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a look at the brokers came to."""
+
+    ids: Mapping[str, str]
+    """By topic."""
+    at: Mapping[Part, int]
+    """Where the rows of a timestep begin, for all partitions."""
+    begins: Mapping[Part, int]
+    """Those of them that do not begin where the timestep before has ended."""
+    high: Mapping[Part, int]
+    lost: tuple[Lost, ...]
+
+
+def found(place: Place, seen: Mapping[str, TopicSeen], first: Mapping[Part, int]) -> Found:
+    """Return where each partition is read on.
+
+    seen: all topics that are to be read. first: where partitions begin that the stream has not read, as far as it is
+    not their first record. Of a topic that is gone nothing is read, and its place is kept: whether
+    it had records left is not known.
+    """
+    at, begins, high, lost = {}, {}, {}, list[Lost]()
+    for topic, known in place.ids.items():
+        if topic in seen:
+            continue
+        for part in (each for each in place.next if each.topic == topic):
+            at[part] = high[part] = place.next[part]
+        lost.append(
+            Lost(part=Part(topic, -1), next=0, low=0, why=f"topic {topic!r} ({known}) is gone")
+        )
+    for topic, of in seen.items():
+        anew = bool(of.id and place.ids.get(topic) and of.id != place.ids[topic])
+        for partition, ends in of.parts.items():
+            part = Part(topic, partition)
+            high[part] = ends.high
+            before = place.next.get(part)
+            if before is None:
+                at[part] = begins[part] = min(max(first.get(part, ends.low), ends.low), ends.high)
+                continue
+            why = _why_lost(before, ends, anew=anew)
+            if why is None:
+                at[part] = before
+                continue
+            at[part] = begins[part] = ends.low
+            lost.append(Lost(part=part, next=before, low=ends.low, why=why))
+    ids = dict(place.ids) | {topic: of.id for topic, of in seen.items()}
+    return Found(ids=ids, at=at, begins=begins, high=high, lost=tuple(lost))
+
+
+def _why_lost(before: int, ends: Ends, *, anew: bool) -> str | None:
+    if anew:
+        return "belongs to a topic that was deleted and made anew"
+    if before < ends.low:
+        return (
+            f"has lost {ends.low - before:,} records that were not read, by retention or deletion"
+        )
+    if before > ends.high:
+        return (
+            f"ends at {ends.high}, before offset {before} that has been read: records were lost, or the topic was made"
+            " anew"
+        )
+    return None
+
+
+def taken(looked: Found, most: int | None) -> Place:
+    """Return the place after the rows of one timestep. most: offsets that it takes; None for all.
+
+    Each partition gives the same share of what it has, so that all of them are read to their ends at the same time.
+    """
+    waiting = {part: max(0, looked.high[part] - at) for part, at in looked.at.items()}
+    takes = shares(waiting, most)
+    return Place(
+        ids=looked.ids,
+        next={part: at + takes[part] for part, at in looked.at.items()},
+        begins=looked.begins,
+    )
+
+
+def shares(waiting: Mapping[Part, int], most: int | None) -> dict[Part, int]:
+    """Return how many offsets are taken of each partition: `most` in all, at least one if there is any."""
+    total = sum(waiting.values())
+    if most is None or total <= most:
+        return dict(waiting)
+    most = max(1, most)
+    takes, passed, given = {}, 0, 0
+    for part, count in waiting.items():
+        passed += count
+        until = passed * most // total  # rounding carries over to the next partition
+        takes[part] = min(count, until - given)
+        given += takes[part]
+    return takes
+
+
+def splits(start: Offset, end: Offset) -> list[Split]:
+    """Return the ranges between two offsets, partition by partition; large ones in several splits."""
+    if start == end:
+        return []
+    before, after = place_of(start), place_of(end)
+    ranges = [
+        (part, after.begins.get(part, before.next.get(part, stop)), stop)
+        for part, stop in sorted(after.next.items())
+    ]
+    total = sum(stop - first for _, first, stop in ranges)
+    size = max(SPLIT_RECORDS, -(-total // MOST_SPLITS))
+    made: list[Split] = []
+    for part, first, stop in ranges:
+        pieces = -(-(stop - first) // size)
+        if not pieces:
+            continue
+        edges = [first + (stop - first) * number // pieces for number in range(pieces)]
+        made += [
+            {
+                "order": len(made) + number,
+                "topic": part.topic,
+                "partition": part.partition,
+                "start": begin,
+                "stop": until,
+                "size": until - begin,
+            }
+            for number, (begin, until) in enumerate(zip(edges, [*edges[1:], stop], strict=True))
+        ]
+    return made
+
+
+def left(end: Offset, high: Mapping[Part, int]) -> int:
+    """Return the offsets that a place leaves unread. high: where partitions end, as last seen."""
+    following = place_of(end).next
+    return sum(max(0, until - following.get(part, until)) for part, until in high.items())

@@ -1,0 +1,145 @@
+"""Kafka as the driver reads it: how far a timestep may read, and in which splits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rechannel.errors import SourceError
+from rechannel.sources.backlog import Backlog
+from rechannel.sources.cutting import row_bytes
+from rechannel.sources.kafka.brokers import Brokers, KafkaBrokers
+from rechannel.sources.kafka.offsets import (
+    Found,
+    Lost,
+    Part,
+    TopicSeen,
+    found,
+    left,
+    place_of,
+    splits,
+    taken,
+)
+from rechannel.sources.kafka.splits import KafkaSplits
+from rechannel.sources.native import NativeReader
+from rechannel.sources.reader import UNBOUNDED, Bound, Offset, Split, SplitReader
+
+if TYPE_CHECKING:
+    from rechannel.sources.kafka.connector import KafkaConnector
+
+
+class KafkaReader(NativeReader):
+    """Reads a `KafkaConnector`. Offsets: see `offsets.py`.
+
+    While brokers do not answer, nothing new is read and the job shows why, but for the first look of a new stream.
+    """
+
+    def __init__(
+        self, connector: KafkaConnector, *, name: str = "kafka", brokers: Brokers | None = None
+    ) -> None:
+        """brokers: None = those of the connector."""
+        self._connector, self._name = connector, name
+        self._brokers = KafkaBrokers(connector) if brokers is None else brokers
+        self._high: dict[Part, int] = {}
+        self.schema: pa.Schema = connector.schema
+
+    def initial(self) -> Offset:
+        """Return the offset of a stream that has not looked at its topics."""
+        return {"topics": {}}
+
+    def latest(self, start: Offset, stream_ms: int, bound: Bound = UNBOUNDED) -> Offset:
+        """Return the offset after the records that a timestep takes. See `SourceReader`."""
+        del stream_ms
+        place = place_of(start)
+        try:
+            seen = self._brokers.look(anew=not place.ids)
+        except SourceError as error:
+            if not place.ids:
+                raise
+            self.complaint = error
+            return start
+        first = {} if place.ids else self._starting(seen)
+        looked = found(place, seen, first)
+        if looked.lost:  # it may be what was asked earlier that is out of date
+            looked = found(place, self._brokers.look(anew=True), first)
+        self.complaint = self._complaint(looked)
+        self._high = dict(looked.high)
+        end = taken(looked, self._most(bound))
+        if end.next == place.next and end.ids == place.ids:
+            return start
+        return end.as_offset()
+
+    def backlog(self, end: Offset, stream_ms: int) -> Backlog:
+        """Return the records that are left; where a log is compacted, fewer are there. See `Backlogged`."""
+        del stream_ms
+        return Backlog(rows=left(end, self._high))
+
+    def layout(self, start: Offset, end: Offset) -> list[Split]:
+        """Return ranges of offsets, partition by partition."""
+        return splits(start, end)
+
+    def split_reader(self, start: Offset, end: Offset, layout: list[Split]) -> SplitReader:
+        """Return what reads the ranges."""
+        del start, end, layout
+        connector = self._connector
+        return KafkaSplits(
+            client=connector.client(),
+            isolation=connector.isolation,
+            wait_s=connector.wait_s,
+            columns=tuple(connector.schema.names),
+        )
+
+    def committed(self, end: Offset) -> None:
+        """Tell the consumer group, if there is one."""
+        self._brokers.tell(place_of(end).next)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._brokers.close()
+
+    def _starting(self, seen: dict[str, TopicSeen]) -> dict[Part, int]:
+        wanted = self._connector.topics or tuple(self._connector.assignments)
+        missing = [topic for topic in wanted if topic not in seen]
+        if missing:
+            msg = (
+                f"source {self._name!r}: there is no topic {missing[0]!r} at {self._connector.bootstrap}: create it, or"
+                " correct its name"
+            )
+            raise SourceError(msg)
+        for topic, partitions in self._connector.assignments.items():
+            absent = [each for each in partitions if each not in seen[topic].parts]
+            if absent:
+                there = ", ".join(map(str, sorted(seen[topic].parts)))
+                msg = f"source {self._name!r}: topic {topic!r} has no partition {absent[0]}; there are {there}"
+                raise SourceError(msg)
+        return self._brokers.starting(seen)
+
+    def _complaint(self, looked: Found) -> SourceError | None:
+        """Return what the job shows; raise it if records must not be lost."""
+        if not looked.lost:
+            return None
+        gone = [each for each in looked.lost if each.part.partition < 0]
+        error = self._lost(gone or looked.lost)
+        if self._connector.on_lost == "fail":
+            raise error
+        return error
+
+    def _lost(self, lost: tuple[Lost, ...] | list[Lost]) -> SourceError:
+        first, more = lost[0], len(lost) - 1
+        what = first.why if first.part.partition < 0 else f"partition {first.part} {first.why}"
+        others = f", and {more} more like it" if more else ""
+        skips = self._connector.on_lost == "skip"
+        then = (
+            "it is read on with what is there"
+            if skips
+            else "restore it; or start again with kafka(..., on_lost='skip') to read on with what is there"
+        )
+        return SourceError(f"source {self._name!r}: {what}{others}: {then}")
+
+    def _most(self, bound: Bound) -> int | None:
+        most = bound.units or self._connector.per_timestep
+        if bound.bytes is None:
+            return most
+        within = max(1, bound.bytes // row_bytes(self.schema))
+        return within if most is None else min(most, within)

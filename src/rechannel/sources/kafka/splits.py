@@ -1,0 +1,238 @@
+"""Ranges of offsets, read by tasks.
+
+A worker keeps a consumer for each partition that it has read lately: the next range of it usually begins where the last
+one has ended, and the client has fetched its records by then. Every wait is bounded: a range that gives nothing for
+`wait_s` fails its task.
+
+Offsets have gaps, where transactions end and where a log is compacted, so a range ends with a record at or after its
+end, or with the end of the partition.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from rechannel.errors import SourceError
+from rechannel.sources.kafka.columns import HEADERS, RECORD
+from rechannel.sources.reader import Split, SplitReader
+
+BATCH_RECORDS = 50_000
+BATCH_BYTES = 16 << 20
+"""Of keys and values, after which a batch is complete."""
+QUEUE_KB = 16 << 10
+"""Kilobytes that a consumer fetches ahead."""
+POLL_S = 0.1
+KEPT = 8
+"""Consumers that a worker keeps."""
+
+
+@dataclass(slots=True)
+class _Consumer:
+    """A consumer of one partition."""
+
+    client: Any
+    at: int = -1
+    """Offset that it gives next; -1 = anywhere."""
+    pending: list[Any] = field(default_factory=list)
+    """Records that it has given and that were after the end of the range."""
+
+
+_Key = tuple[tuple[tuple[str, str], ...], str, int]
+
+_LOCK = threading.Lock()
+_KEPT: OrderedDict[_Key, _Consumer] = OrderedDict()
+
+
+@dataclass(frozen=True, kw_only=True)
+class KafkaSplits:
+    """Reads ranges of partitions."""
+
+    client: Mapping[str, str]
+    isolation: str
+    wait_s: float
+    columns: tuple[str, ...]
+
+    def only(self, columns: tuple[str, ...]) -> SplitReader:
+        """Return a reader of these columns, in this order."""
+        return KafkaSplits(
+            client=self.client, isolation=self.isolation, wait_s=self.wait_s, columns=columns
+        )
+
+    def read(self, split: Split) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a range. Raises SourceError if the brokers do not give them."""
+        key = (tuple(sorted(self._settings().items())), split["topic"], split["partition"])
+        with _LOCK:
+            consumer = _KEPT.pop(key, None)
+        try:
+            if consumer is None:
+                consumer = _Consumer(self._made())
+            yield from self._range(consumer, split)
+        except BaseException:  # a generator that is closed before its end, too
+            _closed(consumer)
+            raise
+        with _LOCK:
+            _KEPT[key] = consumer
+            surplus = [_KEPT.popitem(last=False)[1] for _ in range(len(_KEPT) - KEPT)]
+        for each in surplus:
+            _closed(each)
+
+    def _settings(self) -> dict[str, str]:
+        return {
+            "group.id": "rechannel",
+            "queued.min.messages": "100000",
+            "queued.max.messages.kbytes": str(QUEUE_KB),
+            "fetch.queue.backoff.ms": "5",
+            "fetch.wait.max.ms": "50",
+            **self.client,
+            "isolation.level": self.isolation,
+            "enable.auto.commit": "false",
+            "enable.auto.offset.store": "false",
+            "enable.partition.eof": "true",
+            "auto.offset.reset": "error",
+        }
+
+    def _made(self) -> Any:
+        try:
+            import confluent_kafka
+        except ImportError as error:
+            from rechannel.sources.kafka.brokers import MISSING
+
+            raise SourceError(f"{MISSING}, on every executor") from error
+        return confluent_kafka.Consumer(self._settings())
+
+    def _range(self, consumer: _Consumer, split: Split) -> Iterator[pa.RecordBatch]:
+        held, size = list[Any](), 0
+        for got in _Range(consumer, split, self.wait_s).records():
+            held += got
+            size += sum(map(len, got))
+            if len(held) >= BATCH_RECORDS or size >= BATCH_BYTES:
+                yield self._batch(held, split)
+                held, size = [], 0
+        if held:
+            yield self._batch(held, split)
+
+    def _batch(self, records: list[Any], split: Split) -> pa.RecordBatch:
+        columns = [_COLUMNS[name](records, split) for name in self.columns]
+        return pa.RecordBatch.from_arrays(columns, schema=_schema(self.columns))
+
+
+class _Range:
+    """Reads one range with a consumer."""
+
+    def __init__(self, consumer: _Consumer, split: Split, wait_s: float) -> None:
+        self._consumer, self._client = consumer, consumer.client
+        self._topic, self._partition = split["topic"], split["partition"]
+        self._at, self._stop, self._wait_s = split["start"], split["stop"], wait_s
+
+    @property
+    def _where(self) -> str:
+        return f"{self._topic}/{self._partition}"
+
+    def records(self) -> Iterator[list[Any]]:
+        """Yield the records of the range, in order. Raises SourceError."""
+        from confluent_kafka import KafkaException, TopicPartition
+
+        consumer = self._consumer
+        try:
+            if consumer.at != self._at:
+                consumer.pending = []
+                self._client.assign([TopicPartition(self._topic, self._partition, self._at)])
+            consumer.at = -1  # until the range is read
+            while self._at < self._stop:
+                got = self._within(self._without_events(self._fetched()))
+                if got:
+                    yield got
+            consumer.at = self._stop
+        except KafkaException as error:
+            raise self._unreadable(error.args[0]) from error
+
+    def _fetched(self) -> list[Any]:
+        """Return what the client has, at least one record or event."""
+        pending, self._consumer.pending = self._consumer.pending, []
+        if pending:
+            return pending
+        deadline = time.monotonic() + self._wait_s
+        # With a time-out, `consume` would wait for as many records as there are offsets, and some have none.
+        got: list[Any] = self._client.consume(min(BATCH_RECORDS, self._stop - self._at), 0)
+        while not got:
+            one = self._client.poll(POLL_S)
+            if one is not None:
+                return [one]
+            if time.monotonic() > deadline:
+                msg = (
+                    f"{self._where}: the brokers gave no record from offset {self._at} on, of a range that ends at"
+                    f" {self._stop}, within {self._wait_s:g} s"
+                )
+                raise SourceError(msg)
+        return got
+
+    def _without_events(self, got: list[Any]) -> list[Any]:
+        """Return the records alone. The end of a partition moves the offset that is next."""
+        from confluent_kafka import KafkaError
+
+        events = [each for each in got if each.error() is not None]
+        for each in events:
+            error = each.error()
+            if error.code() == KafkaError._PARTITION_EOF:
+                self._at = max(self._at, each.offset())
+            elif not error.retriable():
+                raise self._unreadable(error)
+        return [each for each in got if each.error() is None] if events else got
+
+    def _within(self, got: list[Any]) -> list[Any]:
+        """Return the records before the end of the range; the others are for the next one."""
+        if not got:
+            return got
+        if got[-1].offset() < self._stop:
+            self._at = max(self._at, got[-1].offset() + 1)
+            return got
+        self._consumer.pending = [each for each in got if each.offset() >= self._stop]
+        self._at = self._stop
+        return got[: len(got) - len(self._consumer.pending)]
+
+    def _unreadable(self, error: Any) -> SourceError:
+        return SourceError(f"{self._where} cannot be read at offset {self._at}: {error.str()}")
+
+
+def _closed(consumer: _Consumer | None) -> None:
+    if consumer is not None:
+        consumer.client.close()
+
+
+def _schema(columns: tuple[str, ...]) -> pa.Schema:
+    every = RECORD.append(HEADERS)
+    return pa.schema([every.field(name) for name in columns])
+
+
+def _timestamps(records: list[Any], split: Split) -> pa.Array:
+    del split
+    millis = [m.timestamp() for m in records]
+    known = pa.array([ms if kind else None for kind, ms in millis], pa.timestamp("ms", "UTC"))
+    return known.cast(pa.timestamp("us", "UTC"))
+
+
+def _headers(records: list[Any], split: Split) -> pa.Array:
+    del split
+    named = [m.headers() for m in records]
+    made = [None if of is None else [{"key": k, "value": v} for k, v in of] for of in named]
+    return pa.array(made, HEADERS.type)
+
+
+_COLUMNS = {
+    "key": lambda records, split: pa.array([m.key() for m in records], pa.binary()),
+    "value": lambda records, split: pa.array([m.value() for m in records], pa.binary()),
+    "topic": lambda records, split: pa.repeat(pa.scalar(split["topic"]), len(records)),
+    "partition": lambda records, split: pa.repeat(
+        pa.scalar(split["partition"], pa.int32()), len(records)
+    ),
+    "offset": lambda records, split: pa.array([m.offset() for m in records], pa.int64()),
+    "timestamp": _timestamps,
+    "headers": _headers,
+}

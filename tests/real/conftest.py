@@ -1,0 +1,50 @@
+"""Real components, started once for all tests that ask for them. Only `make test-real` runs these tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.real.components.kafka import Kafka
+from tests.spark.conftest import child  # noqa: F401 - a fixture
+
+HERE = Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.real)
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """A broker that all tests share; each has topics of its own."""
+    broker = Kafka(tmp_path_factory.mktemp("kafka"))
+    broker.start()
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture
+def own_kafka(tmp_path: Path) -> Iterator[Kafka]:
+    """A broker of a test alone, which it may kill."""
+    broker = Kafka(tmp_path)
+    broker.start()
+    yield broker
+    broker.kill()
+
+
+@pytest.fixture
+def three_kafkas(tmp_path: Path) -> Iterator[Kafka]:
+    """Three brokers of a test alone: it may kill any of them.
+
+    A single one that is killed between the decision to commit and the commit's markers loses the markers.
+    """
+    brokers = Kafka(tmp_path / "kafka", brokers=3)
+    brokers.start()
+    yield brokers
+    brokers.kill()

@@ -1,0 +1,137 @@
+"""Texts of JSON objects as columns."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import rechannel as rc
+from rechannel.errors import DataflowError, UserFunctionError
+from rechannel.job import InProcess
+from rechannel.kernels.functions.json_values import JsonValues
+
+COLUMNS = pa.schema([("s", pa.string()), ("n", pa.int64()), ("x", pa.float64()), ("b", pa.bool_())])
+
+
+def parse(*values: bytes | str | None, columns: pa.Schema = COLUMNS) -> list[dict]:
+    kind = pa.string() if all(isinstance(value, str) for value in values) else pa.binary()
+    batch = pa.record_batch({"value": pa.array(values, kind)})
+    return JsonValues(columns=columns, column="value")(batch).to_pylist()
+
+
+rows = st.lists(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "s": st.none() | st.text(),
+            "n": st.none() | st.integers(-(2**63), 2**63 - 1),
+            "x": st.none() | st.floats(allow_nan=False, allow_infinity=False),
+            "b": st.none() | st.booleans(),
+            "other": st.lists(st.integers(-3, 3), max_size=2) | st.text(max_size=3),
+        },
+    ),
+    max_size=6,
+)
+
+
+@given(rows, st.sampled_from([None, 2]), st.booleans())
+def test_columns_are_the_members(given_rows, indent, ascii_only):
+    texts = [json.dumps(row, indent=indent, ensure_ascii=ascii_only).encode() for row in given_rows]
+    assert parse(*texts) == [{name: row.get(name) for name in COLUMNS.names} for row in given_rows]
+
+
+def test_nulls_are_rows_of_nulls():
+    assert parse(None, b'{"n": 1}') == [
+        {"s": None, "n": None, "x": None, "b": None},
+        {"s": None, "n": 1, "x": None, "b": None},
+    ]
+
+
+def test_times_and_nested_members():
+    columns = pa.schema(
+        [("at", pa.timestamp("us", "UTC")), ("in", pa.struct([("a", pa.list_(pa.int64()))]))]
+    )
+    (row,) = parse(b'{"at": "2026-01-02T03:04:05.678Z", "in": {"a": [1, 2]}}', columns=columns)
+    assert row == {
+        "at": dt.datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=dt.UTC),
+        "in": {"a": [1, 2]},
+    }
+
+
+BAD = [
+    b"nope",
+    b"",
+    b"  \n ",
+    b"[1]",
+    b'{"n": "x"}',
+    b'{"n": 1.5}',
+    b'{"s": 1}',
+    b'{"n": 1',
+    b'{"n": 1} {"n": 2}',
+    b'{"n": 1}\n{"n": 2}',
+    b"\xff",
+]
+
+
+@pytest.mark.parametrize("value", BAD)
+def test_what_does_not_fit_is_an_error_alone_and_among_others(value):
+    with pytest.raises(ValueError, match=r"[a-z]"):
+        parse(value)
+    with pytest.raises(ValueError, match="one of 3 values"):
+        parse(b'{"n": 1}', value, b'{"n": 2}')
+
+
+def test_what_does_not_fit_is_no_row_of_another():
+    # One value too few and one too many: together they would have the right number of objects.
+    with pytest.raises(ValueError, match="empty"):
+        parse(b"", b'{"n": 1}\n{"n": 2}')
+
+
+def stream(source: rc.sources.MemoryConnector, **more):
+    return rc.read().memory(source, name="in").decode_json("n bigint", keep=("k",), **more)
+
+
+def test_dead_letters_have_what_does_not_fit_and_everything_else_goes_on(tmp_path):
+    source = rc.sources.MemoryConnector(schema="k string, value binary")
+    values = [b'{"n": 1}', *BAD, b'{"n": 2}', None]
+    source.push([{"k": str(place), "value": value} for place, value in enumerate(values)])
+    decoded = stream(source, on_error="dead_letter")
+    flows = [
+        decoded.write.memory("good", name="good"),
+        decoded.dead_letters.write.memory("bad", name="bad"),
+    ]
+    job = rc.Job("letters", flows, state=tmp_path).start(in_process=InProcess())
+    job.process_all_available()
+    good = {row["k"]: row["n"] for row in job.memory("good").to_pylist()}
+    fits = str(1 + BAD.index(b'{"s": 1}'))  # its member is no column here
+    assert good == {"0": 1, fits: None, str(len(BAD) + 1): 2, str(len(BAD) + 2): None}
+    assert len(job.memory("bad")) == len(BAD) - 1
+    job.stop()
+
+
+def test_without_dead_letters_the_timestep_fails(tmp_path):
+    source = rc.sources.MemoryConnector(schema="k string, value binary")
+    source.push([{"k": "a", "value": b"nope"}])
+    job = rc.Job("fails", stream(source).write.memory("out", name="out"), state=tmp_path)
+    started = job.start(in_process=InProcess())
+    with pytest.raises(UserFunctionError, match="nope"):
+        started.process_all_available()
+
+
+@pytest.mark.parametrize(
+    ("schema", "keep", "words"),
+    [
+        ("k string, value bigint", (), "column 'value' is bigint: JSON is in texts"),
+        ("k string", (), "no column 'value'; the columns are k"),
+        ("n bigint, value string", ("n",), "column 'n' is kept, and is a member"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(schema, keep, words):
+    source = rc.sources.MemoryConnector(schema=schema)
+    with pytest.raises(DataflowError, match=words):
+        rc.read().memory(source, name="in").decode_json("n bigint", keep=keep)

@@ -1,0 +1,168 @@
+"""Topics as the driver reads them, over brokers that say what a test wants."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+import rechannel as rc
+from rechannel.errors import DataflowError, SourceError
+from rechannel.sources.kafka.connector import KafkaConnector
+from rechannel.sources.kafka.offsets import Ends, Part, TopicSeen
+from rechannel.sources.kafka.reader import KafkaReader
+from rechannel.sources.reader import Bound
+
+
+class Told:
+    """Brokers with one topic."""
+
+    def __init__(self, *highs: int) -> None:
+        self.topics: dict[str, TopicSeen] = {}
+        self.first: dict[Part, int] = {}
+        self.silent: SourceError | None = None
+        self.told: list[dict[Part, int]] = []
+        self.anew: list[bool] = []
+        self.has(*highs)
+
+    def has(self, *highs: int, known_as: str = "one") -> None:
+        parts = {number: Ends(low=0, high=high) for number, high in enumerate(highs)}
+        self.topics["t"] = TopicSeen(id=known_as, parts=parts)
+
+    def look(self, *, anew: bool) -> dict[str, TopicSeen]:
+        self.anew.append(anew)
+        if self.silent is not None:
+            raise self.silent
+        return dict(self.topics)
+
+    def starting(self, seen):
+        return self.first
+
+    def tell(self, offsets):
+        self.told.append(dict(offsets))
+
+    def close(self):
+        pass
+
+
+def reader(brokers: Told, **more) -> KafkaReader:
+    connector = KafkaConnector(bootstrap="h:9092", topics=("t",), **more)
+    return KafkaReader(connector, name="clicks", brokers=brokers)
+
+
+def test_a_timestep_takes_what_it_may_and_the_rest_is_backlog():
+    brokers = Told(60, 40)
+    source = reader(brokers, per_timestep=30)
+    start = source.latest(source.initial(), 0)
+    assert source.backlog(start, 0).rows == 70
+    assert sum(each["size"] for each in source.layout(source.initial(), start)) == 30
+    end = source.latest(start, 0, Bound(units=1_000))
+    assert source.backlog(end, 0).rows == 0
+    assert source.latest(end, 0) is end
+    assert brokers.anew == [True, False, False]
+    source.committed(end)
+    assert brokers.told == [{Part("t", 0): 60, Part("t", 1): 40}]
+
+
+def test_bytes_bound_a_timestep_too():
+    source = reader(Told(10_000_000))
+    end = source.latest(source.initial(), 0, Bound(bytes=100_000))
+    assert 100 < sum(each["size"] for each in source.layout(source.initial(), end)) < 10_000
+
+
+def test_a_stream_that_begins_at_the_end_journals_its_place_before_the_first_record():
+    brokers = Told(60)
+    brokers.first = {Part("t", 0): 60}
+    source = reader(brokers, starting="latest")
+    begun = source.latest(source.initial(), 0)
+    assert begun != source.initial()
+    assert source.layout(source.initial(), begun) == []
+    assert source.latest(begun, 0) is begun
+
+
+def test_brokers_that_do_not_answer_are_a_complaint_but_at_the_first_look():
+    brokers = Told(60)
+    source = reader(brokers)
+    begun = source.latest(source.initial(), 0)
+    brokers.silent = SourceError("no answer")
+    assert source.latest(begun, 0) is begun
+    assert source.complaint is brokers.silent
+    brokers.silent = None
+    assert source.latest(begun, 0) is begun
+    assert source.complaint is None
+    brokers.silent = SourceError("no answer")
+    with pytest.raises(SourceError, match="no answer"):
+        reader(brokers).latest(source.initial(), 0)
+
+
+def test_a_topic_made_anew_stops_the_job_or_is_read_from_its_first_record():
+    brokers = Told(60)
+    source = reader(brokers)
+    begun = source.latest(source.initial(), 0)
+    brokers.has(7, known_as="two")
+    with pytest.raises(
+        SourceError, match=r"t/0 belongs to a topic .* made anew: restore it; or .*skip"
+    ):
+        source.latest(begun, 0)
+    lenient = reader(brokers, on_lost="skip")
+    end = lenient.latest(begun, 0)
+    assert [(s["start"], s["stop"]) for s in lenient.layout(begun, end)] == [(0, 7)]
+    assert "read on with what is there" in str(lenient.complaint)
+    assert lenient.latest(end, 0) is end
+    assert lenient.complaint is None
+
+
+def test_what_was_asked_a_while_ago_is_asked_again_before_records_count_as_lost():
+    brokers = Told(60)
+    source = reader(brokers)
+    begun = source.latest(source.initial(), 0)
+    stale = brokers.topics["t"]
+
+    def look(*, anew):
+        brokers.anew.append(anew)
+        return {"t": stale if anew else TopicSeen(id="one", parts={0: Ends(low=0, high=5)})}
+
+    brokers.look = look
+    assert source.latest(begun, 0) is begun
+    assert brokers.anew == [True, False, True]
+
+
+def test_topics_and_partitions_that_do_not_exist_are_named():
+    brokers = Told(1)
+    brokers.topics.clear()
+    with pytest.raises(
+        SourceError, match="source 'clicks': there is no topic 't' at h:9092: create"
+    ):
+        reader(brokers).latest({"topics": {}}, 0)
+    brokers.has(1, 1)
+    connector = KafkaConnector(bootstrap="h:9092", assignments={"t": (1, 4)})
+    with pytest.raises(SourceError, match="topic 't' has no partition 4; there are 0, 1"):
+        KafkaReader(connector, brokers=brokers).latest({"topics": {}}, 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({}, "one of topics, pattern=, assignments="),
+        ({"topics": "a", "pattern": "b"}, "one of topics"),
+        ({"pattern": "a("}, "no regular expression"),
+        ({"topics": "a", "starting": "now"}, "starting must be"),
+        ({"topics": "a", "starting": datetime(2026, 1, 1)}, "no time zone"),  # noqa: DTZ001
+        ({"topics": "a", "starting": {"a": {0: -3}}}, r"starting\['a'\] must be"),
+        ({"topics": "a", "isolation": "none"}, "isolation must be one of read_committed"),
+        ({"topics": "a", "per_timestep": 0}, "at least 1"),
+        ({"topics": "a", "wait_s": 0}, "wait_s must be above 0"),
+        ({"topics": "a", "options": {"group.id": "g"}}, "'group.id' cannot be set: give group="),
+    ],
+)
+def test_what_makes_no_sense_is_refused(arguments, words):
+    with pytest.raises(DataflowError, match=words):
+        rc.read().kafka("h:9092", **arguments)
+
+
+def test_a_stream_of_a_topic_has_its_name_and_the_columns_of_a_record():
+    stream = rc.read().kafka("h:9092", "web-clicks", headers=True)
+    assert stream.node.name == "web_clicks"
+    assert stream.node.connector.describe() == "kafka web-clicks at h:9092"
+    names = ["key", "value", "topic", "partition", "offset", "timestamp", "headers"]
+    assert stream.node.connector.schema.names == names
