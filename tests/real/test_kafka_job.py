@@ -95,6 +95,30 @@ def test_drivers_and_brokers_are_killed(three_kafkas, child, tmp_path, kills):
     check(three_kafkas.bootstrap, rows)
 
 
+def test_a_job_goes_on_when_brokers_are_back(own_kafka, tmp_path):
+    own_kafka.create("in", 2)
+    fill(own_kafka.bootstrap, "in", range(4_000), 2)
+    records = rc.read().kafka(own_kafka.bootstrap, "in", per_timestep=400, wait_s=1.0, name="in")
+    events = records.decode_json("n bigint").map_batches(slowly, name="slowly")
+    job = rc.Job("away", events.write.memory("out", name="out"), state=tmp_path / "state")
+    running = job.start(in_process=InProcess())
+    until(lambda: (running.status.timestep or 0) >= 2, "two timesteps commit")
+    own_kafka.kill()
+    until(lambda: running.status.troubles, "the job says that brokers do not answer")
+    assert running.is_active
+    time.sleep(2)
+    own_kafka.start()
+    running.process_all_available(120)
+    running.stop()
+    assert sorted(running.memory("out")["n"].to_pylist()) == list(range(4_000))
+
+
+def slowly(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows as they are, after a while."""
+    time.sleep(0.2)
+    return batch
+
+
 # The writer alone ------------------------------------------------------------------------------------
 
 

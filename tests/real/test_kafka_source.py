@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
-from rechannel.errors import SourceError
+from rechannel.errors import SourceError, StorageError
 from rechannel.sources.kafka.connector import KafkaConnector
 from rechannel.sources.kafka.reader import KafkaReader
 from rechannel.sources.reader import Offset
@@ -268,7 +268,7 @@ def test_a_broker_that_is_killed_loses_nothing(own_kafka):
         end = source.latest(at, 0)
         try:
             seen += numbers(rows(source, at, end))
-        except SourceError:
+        except StorageError:
             continue  # as the loop does: the timestep runs again
         at = end
     assert sorted(seen) == list(range(1_000))

@@ -2,7 +2,7 @@
 
 A worker keeps a consumer for each partition that it has read lately: the next range of it usually begins where the last
 one has ended, and the client has fetched its records by then. Every wait is bounded: a range that gives nothing for
-`wait_s` fails its task.
+`wait_s` fails its task, and the driver runs the timestep again, as with a store that does not answer.
 
 Offsets have gaps, where transactions end and where a log is compacted, so a range ends with a record at or after its
 end, or with the end of the partition.
@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rechannel.errors import SourceError
+from rechannel.errors import SourceError, StorageError
 from rechannel.sources.kafka.columns import HEADERS, RECORD
 from rechannel.sources.reader import Split, SplitReader
 
@@ -66,7 +66,7 @@ class KafkaSplits:
         )
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """Yield the records of a range. Raises SourceError if the brokers do not give them."""
+        """Yield the records of a range. Raises StorageError without an answer, SourceError if records are gone."""
         key = (tuple(sorted(self._settings().items())), split["topic"], split["partition"])
         with _LOCK:
             consumer = _KEPT.pop(key, None)
@@ -136,7 +136,7 @@ class _Range:
         return f"{self._topic}/{self._partition}"
 
     def records(self) -> Iterator[list[Any]]:
-        """Yield the records of the range, in order. Raises SourceError."""
+        """Yield the records of the range, in order. Raises StorageError, SourceError."""
         from confluent_kafka import KafkaException, TopicPartition
 
         consumer = self._consumer
@@ -170,7 +170,7 @@ class _Range:
                     f"{self._where}: the brokers gave no record from offset {self._at} on, of a range that ends at"
                     f" {self._stop}, within {self._wait_s:g} s"
                 )
-                raise SourceError(msg)
+                raise StorageError(msg)
         return got
 
     def _without_events(self, got: list[Any]) -> list[Any]:
