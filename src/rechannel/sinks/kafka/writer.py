@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 from rechannel.errors import (
     FencedError,
@@ -30,6 +30,8 @@ from rechannel.sinks.writer import Rows, Staged
 
 if TYPE_CHECKING:
     from rechannel.sinks.kafka.outlet import KafkaOutlet
+
+T = TypeVar("T")
 
 SETTINGS = {
     "enable.idempotence": "true",
@@ -147,26 +149,24 @@ class KafkaWriter:
             }
         producer = self._kafka.Producer(settings)
         try:
-            self._check_topic(producer)
+            self._patiently(lambda: self._check_topic(producer))
             if self._outlet.exactly_once:
-                self._taken_over(producer)
-                self._mark = self._asking(self._marked)
+                self._patiently(lambda: producer.init_transactions(self._outlet.wait_s))
+                self._mark = self._patiently(lambda: self._asking(self._marked))
         except self._kafka.KafkaException as error:
             self._give_up(error)
         self._producer = producer
         return producer
 
-    def _taken_over(self, producer: Any) -> None:
-        """Fence all earlier producers, and wait until what they left open is aborted."""
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        """Ask again while brokers change their roles, or end what an earlier producer has left open."""
         until = time.monotonic() + self._outlet.wait_s
         while True:
             try:
-                producer.init_transactions(self._outlet.wait_s)
-                return
+                return ask()
             except self._kafka.KafkaException as error:
-                said = error.args[0]
-                busy = said.code() == self._kafka.KafkaError.CONCURRENT_TRANSACTIONS
-                if not (busy or said.retriable()) or time.monotonic() > until:
+                passes = type(self._meant(error.args[0])) is StorageError
+                if not passes or time.monotonic() > until:
                     raise
                 time.sleep(AGAIN_S)
 
@@ -243,7 +243,7 @@ class KafkaWriter:
 
     # What the topic has ---------------------------------------------------------------------------------
 
-    def _asking(self, ask: Callable[[Any], Any]) -> Any:
+    def _asking(self, ask: Callable[[Any], T]) -> T:
         settings = {"group.id": self._id, "enable.auto.commit": "false"}
         consumer = self._kafka.Consumer(self._outlet.client() | settings)
         try:
