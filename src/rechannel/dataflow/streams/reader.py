@@ -34,6 +34,7 @@ from rechannel.sources.connectors import (
     OnDamage,
     PythonConnector,
     format_of,
+    spark_options,
 )
 from rechannel.sources.frame import HandoverConnector
 from rechannel.sources.input_files.malformed import COLUMN, FORMATS, parting, with_text
@@ -229,7 +230,7 @@ class Reader:
             on_lost=on_lost,
             group=group,
             wait_s=wait_s,
-            options=dict(options or {}),  # type: ignore[arg-type] # the constructor makes them text
+            options=spark_options(options or {}),
         )
         first = next(iter((*connector.topics, *connector.assignments)), "")
         return self.connector(

@@ -163,7 +163,7 @@ class Writer:
             timestamp=timestamp,
             exactly_once=exactly_once,
             wait_s=wait_s,
-            options=dict(options or {}),  # type: ignore[arg-type] # the constructor makes them text
+            options=spark_options(options or {}),
         )
         return self.to(outlet, DerivedName(f"kafka-{plain(topic)}"), name=name)
 

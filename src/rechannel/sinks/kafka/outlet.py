@@ -46,10 +46,8 @@ class KafkaOutlet(Outlet):
                 raise DataflowError(f"write.kafka: give {name}")
         if not self.wait_s > 0:
             raise DataflowError(f"write.kafka: wait_s must be above 0, not {self.wait_s}")
-        options = {str(name): str(value) for name, value in self.options.items()}
-        for name in options.keys() & OURS.keys():
+        for name in self.options.keys() & OURS.keys():
             raise DataflowError(f"write.kafka: option {name!r} cannot be set: {OURS[name]}")
-        object.__setattr__(self, "options", options)
 
     @property
     def place(self) -> str:

@@ -74,6 +74,8 @@ class KafkaWriter:
         self._where = f"topic {outlet.topic!r} at {outlet.bootstrap}"
         self._producer: Any = None
         self._mark: Mark | None = None
+        self._given_up: Mark | None = None
+        """The mark of another history, which the user wants published over."""
         self._open: Batch | None = None
         """The timestep of the transaction that is open."""
         self._failed: str = ""
@@ -152,7 +154,8 @@ class KafkaWriter:
             self._patiently(lambda: self._check_topic(producer))
             if self._outlet.exactly_once:
                 self._patiently(lambda: producer.init_transactions(self._outlet.wait_s))
-                self._mark = self._patiently(lambda: self._asking(self._marked))
+                mark = self._patiently(lambda: self._asking(self._marked))
+                self._mark = None if mark == self._given_up else mark
         except self._kafka.KafkaException as error:
             self._give_up(error)
         self._producer = producer
@@ -287,4 +290,4 @@ class KafkaWriter:
                 " cannot be removed"
             )
             raise RefusedError(msg)
-        self._mark = None
+        self._mark, self._given_up = None, mark

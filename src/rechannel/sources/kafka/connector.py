@@ -80,10 +80,8 @@ class KafkaConnector(Connector):
             )
         if not self.wait_s > 0:
             raise DataflowError(f"kafka: wait_s must be above 0, not {self.wait_s}")
-        options = {str(name): str(value) for name, value in self.options.items()}
-        for name in options.keys() & OURS.keys():
+        for name in self.options.keys() & OURS.keys():
             raise DataflowError(f"kafka: option {name!r} cannot be set: {OURS[name]}")
-        object.__setattr__(self, "options", options)
 
     @property
     def schema(self) -> pa.Schema:

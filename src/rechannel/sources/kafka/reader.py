@@ -14,6 +14,7 @@ from rechannel.sources.kafka.offsets import (
     Found,
     Lost,
     Part,
+    Place,
     TopicSeen,
     found,
     left,
@@ -53,16 +54,12 @@ class KafkaReader(NativeReader):
         del stream_ms
         place = place_of(start)
         try:
-            seen = self._brokers.look(anew=not place.ids)
+            looked = self._looked(place)
         except SourceError as error:
             if not place.ids:
                 raise
             self.complaint = error
             return start
-        first = {} if place.ids else self._starting(seen)
-        looked = found(place, seen, first)
-        if looked.lost:  # it may be what was asked earlier that is out of date
-            looked = found(place, self._brokers.look(anew=True), first)
         self.complaint = self._complaint(looked)
         self._high = dict(looked.high)
         end = taken(looked, self._most(bound))
@@ -98,6 +95,15 @@ class KafkaReader(NativeReader):
         """Close the connections."""
         self._brokers.close()
 
+    def _looked(self, place: Place) -> Found:
+        """Return what the brokers have for a stream. Raises SourceError if they do not answer."""
+        seen = self._brokers.look(anew=not place.ids)
+        if not place.ids:
+            return found(place, seen, self._starting(seen))
+        looked = found(place, seen, {})
+        # What was asked earlier may be out of date.
+        return found(place, self._brokers.look(anew=True), {}) if looked.lost else looked
+
     def _starting(self, seen: dict[str, TopicSeen]) -> dict[Part, int]:
         wanted = self._connector.topics or tuple(self._connector.assignments)
         missing = [topic for topic in wanted if topic not in seen]
@@ -131,9 +137,9 @@ class KafkaReader(NativeReader):
         others = f", and {more} more like it" if more else ""
         skips = self._connector.on_lost == "skip"
         then = (
-            "it is read on with what is there"
+            "reading continues with the first record that is there"
             if skips
-            else "restore it; or start again with kafka(..., on_lost='skip') to read on with what is there"
+            else "restore the records, or start again with kafka(..., on_lost='skip') to continue without them"
         )
         return SourceError(f"source {self._name!r}: {what}{others}: {then}")
 

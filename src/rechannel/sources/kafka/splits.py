@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rechannel.errors import SourceError, StorageError
+from rechannel.errors import SetUpError, SourceError, StorageError
 from rechannel.sources.kafka.columns import HEADERS, RECORD
 from rechannel.sources.reader import Split, SplitReader
 
@@ -104,7 +104,7 @@ class KafkaSplits:
         except ImportError as error:
             from rechannel.sources.kafka.brokers import MISSING
 
-            raise SourceError(f"{MISSING}, on every executor") from error
+            raise SetUpError(f"{MISSING}, on every executor") from error
         return confluent_kafka.Consumer(self._settings())
 
     def _range(self, consumer: _Consumer, split: Split) -> Iterator[pa.RecordBatch]:
@@ -130,6 +130,7 @@ class _Range:
         self._consumer, self._client = consumer, consumer.client
         self._topic, self._partition = split["topic"], split["partition"]
         self._at, self._stop, self._wait_s = split["start"], split["stop"], wait_s
+        self._until = 0.0
 
     @property
     def _where(self) -> str:
@@ -145,7 +146,10 @@ class _Range:
                 consumer.pending = []
                 self._client.assign([TopicPartition(self._topic, self._partition, self._at)])
             consumer.at = -1  # until the range is read
+            reached = -1
             while self._at < self._stop:
+                if self._at > reached:
+                    reached, self._until = self._at, time.monotonic() + self._wait_s
                 got = self._within(self._without_events(self._fetched()))
                 if got:
                     yield got
@@ -158,19 +162,17 @@ class _Range:
         pending, self._consumer.pending = self._consumer.pending, []
         if pending:
             return pending
-        deadline = time.monotonic() + self._wait_s
         # With a time-out, `consume` would wait for as many records as there are offsets, and some have none.
         got: list[Any] = self._client.consume(min(BATCH_RECORDS, self._stop - self._at), 0)
         while not got:
-            one = self._client.poll(POLL_S)
-            if one is not None:
-                return [one]
-            if time.monotonic() > deadline:
+            if time.monotonic() > self._until:
                 msg = (
                     f"{self._where}: the brokers gave no record from offset {self._at} on, of a range that ends at"
                     f" {self._stop}, within {self._wait_s:g} s"
                 )
                 raise StorageError(msg)
+            one = self._client.poll(POLL_S)
+            got = [] if one is None else [one]
         return got
 
     def _without_events(self, got: list[Any]) -> list[Any]:

@@ -101,13 +101,13 @@ def test_a_topic_made_anew_stops_the_job_or_is_read_from_its_first_record():
     begun = source.latest(source.initial(), 0)
     brokers.has(7, known_as="two")
     with pytest.raises(
-        SourceError, match=r"t/0 belongs to a topic .* made anew: restore it; or .*skip"
+        SourceError, match=r"t/0 belongs to a topic .* made anew: restore the records, or .*skip"
     ):
         source.latest(begun, 0)
     lenient = reader(brokers, on_lost="skip")
     end = lenient.latest(begun, 0)
     assert [(s["start"], s["stop"]) for s in lenient.layout(begun, end)] == [(0, 7)]
-    assert "read on with what is there" in str(lenient.complaint)
+    assert "reading continues with the first record that is there" in str(lenient.complaint)
     assert lenient.latest(end, 0) is end
     assert lenient.complaint is None
 
@@ -125,6 +125,21 @@ def test_what_was_asked_a_while_ago_is_asked_again_before_records_count_as_lost(
     brokers.look = look
     assert source.latest(begun, 0) is begun
     assert brokers.anew == [True, False, True]
+
+
+def test_brokers_that_do_not_answer_when_they_are_asked_again_lose_nothing():
+    brokers = Told(60)
+    source = reader(brokers)
+    begun = source.latest(source.initial(), 0)
+
+    def look(*, anew):
+        if anew:
+            raise SourceError("no answer")
+        return {}
+
+    brokers.look = look
+    assert source.latest(begun, 0) is begun
+    assert "no answer" in str(source.complaint)
 
 
 def test_topics_and_partitions_that_do_not_exist_are_named():
