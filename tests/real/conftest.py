@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.real.components.kafka import Kafka
+from tests.real.components.postgres import Postgres
 from tests.spark.conftest import child  # noqa: F401 - a fixture
 
 HERE = Path(__file__).parent
@@ -48,3 +49,21 @@ def three_kafkas(tmp_path: Path) -> Iterator[Kafka]:
     brokers.start()
     yield brokers
     brokers.kill()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A server that all tests share; each has tables of its own."""
+    server = Postgres()
+    server.start()
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[Postgres]:
+    """A server of a test alone, which it may kill."""
+    server = Postgres()
+    server.start()
+    yield server
+    server.remove()

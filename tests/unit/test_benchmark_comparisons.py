@@ -296,6 +296,13 @@ TINY: dict[str, dict[str, Any]] = {
     "nexmark": {"events": 10_000},
     "scaling-cost": {"operators": 3, "tasks": 5, "evaluations": 2},
     "scaling-day": {"seconds": 600.0, "seeds": 1},
+    "tables": {
+        "places": ["delta", "iceberg"],
+        "rows": 10,
+        "updates": 2,
+        "keys": 20,
+        "timesteps": 1,
+    },
 }
 """Sizes of benchmarks that compute something themselves, whatever becomes of their processes."""
 ONLY = {"ds2-heron": frozenset({"ds2", SPARK})}

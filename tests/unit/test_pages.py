@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import io
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,8 +12,7 @@ from rechannel.dataflow.streams.cogroups import Cogrouped
 from rechannel.dataflow.streams.keyed import KeyedStream
 from rechannel.dataflow.streams.stream import Stream
 from rechannel.dataflow.streams.windowed import WindowedStream
-
-DOCS = Path(__file__).parents[2] / "docs"
+from tests.pages import DOCS, run_page
 
 
 @pytest.mark.parametrize(
@@ -27,6 +23,7 @@ DOCS = Path(__file__).parents[2] / "docs"
         ("cookbook", 19),
         ("event-time", 9),
         ("joins", 9),
+        ("lakes", 2),
         ("profiling", 12),
         ("querying-state", 3),
         ("replay", 5),
@@ -36,23 +33,7 @@ DOCS = Path(__file__).parents[2] / "docs"
     ],
 )
 def test_the_page_runs_as_it_is_written(name: str, answers: int, tmp_path: Path) -> None:
-    page = DOCS / f"{name}.md"
-    blocks = re.findall(r"```(python|text)\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    names: dict[str, Any] = {"state": tmp_path / "state"}
-    printed = ""
-    compared = 0
-    for kind, text in blocks:
-        if kind == "text":
-            pattern = re.escape(text).replace(re.escape("<...>"), r".+?")
-            assert re.fullmatch(pattern, printed), f"printed:\n{printed}\nthe page says:\n{text}"
-            compared += 1
-            continue
-        out = io.StringIO()
-        with contextlib.redirect_stdout(out):
-            exec(compile(text, str(page), "exec"), names)
-        printed = out.getvalue()
-    assert compared == answers
-    assert "job" not in names or not names["job"].is_active
+    assert run_page(name, state=tmp_path / "state") == answers
 
 
 OPERATORS = (Stream, KeyedStream, WindowedStream, Cogrouped)

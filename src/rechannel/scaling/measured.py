@@ -16,7 +16,8 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice, pairwise, takewhile
+from itertools import groupby, islice, pairwise, takewhile
+from operator import attrgetter
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -169,17 +170,32 @@ def _seen(
     sums = summed([step.tasks.sums for step in span.steps])
     if sums is None:
         sums = {name: _summed(of) for name, of in columns.items()}
+    sent: dict[str, dict[str, float]] = {name: {} for name in names}
+    for edge, count in _sent(span.steps).items():
+        sent[edge[0]][edge[1]] = count
     return Seen(
         start_s=span.start_ms / 1e3,
         end_s=span.end_ms / 1e3,
         topology=graph,
         activities={
-            name: _activity(name, columns[name], sums[name], configuration, rows_per_bin)
+            name: _activity(
+                name, columns[name], sums[name], sent[name], configuration, rows_per_bin
+            )
             for name in names
         },
         arrivals=_arrivals(span, fed, sums),
         cores=None if machines is None else _cores(span, sums, configuration, machines, idle),
     )
+
+
+def _sent(steps: Sequence[Step]) -> dict[tuple[str, str], float]:
+    """Return how many rows have arrived in all of the timesteps, by edge."""
+    total: dict[tuple[str, str], float] = {}
+    for edges, alike in groupby((step.tasks for step in steps), key=attrgetter("edges")):
+        counts = map(sum, zip(*(each.sent for each in alike), strict=True))
+        for edge, count in zip(edges, counts, strict=True):
+            total[edge] = total.get(edge, 0.0) + count
+    return total
 
 
 def _until(found: Mapping[int, TimestepTasks], span: Span) -> list[TimestepTasks]:
@@ -201,7 +217,7 @@ def _summed(columns: Sequence[OperatorTasks]) -> Summed:
     by_task = np.bincount(numbers, rows).astype(np.float64)
     return Summed(
         rows=by_task,
-        busy_ms=np.bincount(numbers, busy_ms).astype(np.float64),
+        busy_s=np.bincount(numbers, busy_ms).astype(np.float64) / 1e3,
         total=float(rows.sum()),
         most=float(by_task.max()),
         core_ms=float(core_ms.sum()),
@@ -228,6 +244,7 @@ def _activity(
     name: str,
     columns: Sequence[OperatorTasks],
     sums: Summed,
+    sent: Mapping[str, float],
     configuration: Configuration | None,
     rows_per_bin: Mapping[str, Sequence[float]],
 ) -> Activity:
@@ -236,17 +253,13 @@ def _activity(
     parallelism = told if given is None else max(told, given.tasks)
     bins = _bins(columns, rows_per_bin.get(name))
     total = 0.0 if bins is None else float(bins.sum())
-    sent: dict[str, float] = {}
-    for each in columns:
-        for to, count in each.sent.items():
-            sent[to] = sent.get(to, 0.0) + count
     routing = None if given is None else given.routing
     most = routing.bins if routing is not None else None if bins is None else len(bins)
     return Activity(
         reports=Reports(
             parallelism=parallelism,
             records_in=_padded(sums.rows, parallelism),
-            useful_s=_padded(sums.busy_ms / 1e3, parallelism),
+            useful_s=_padded(sums.busy_s, parallelism),
             records_out=sent,
             totals=(sums.total, sums.most),
         ),

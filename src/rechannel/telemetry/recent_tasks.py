@@ -85,12 +85,16 @@ class TimestepTasks:
     """Milliseconds in which at least one operator had a task."""
     edges: tuple[tuple[str, str], ...] = field(init=False)
     """Who has sent rows to whom, as (producer, consumer)."""
+    sent: tuple[int, ...] = field(init=False)
+    """How many rows arrive, by edge."""
 
     def __post_init__(self) -> None:
         """Compute what every window asks."""
         object.__setattr__(self, "turns_ms", _turns_ms(self.operators.values()))
         edges = tuple((name, to) for name, of in self.operators.items() for to in of.sent)
         object.__setattr__(self, "edges", edges)
+        sent = tuple(rows for of in self.operators.values() for rows in of.sent.values())
+        object.__setattr__(self, "sent", sent)
 
     @property
     def tasks(self) -> int:

@@ -49,7 +49,8 @@ class Summed:
 
     rows: Floats
     """By task, shape (tasks,)."""
-    busy_ms: Floats
+    busy_s: Floats
+    """Seconds in its function, by task."""
     total: float
     """Rows of all tasks."""
     most: float
@@ -112,6 +113,7 @@ def summed(sums: Sequence[TaskSums | None]) -> dict[str, Summed] | None:
     within = last.all - first.all
     within += first.own
     np.maximum(within, 0.0, out=within)  # sums of milliseconds are rounded
+    within[1] /= 1e3
     picked = np.stack([each.picked for each in there], axis=1)
     starts = (0, *last.ends[:-1])
     firsts = (0, *accumulate(min(b - a, PICKED) for a, b in zip(starts, last.ends, strict=True)))
@@ -121,7 +123,7 @@ def summed(sums: Sequence[TaskSums | None]) -> dict[str, Summed] | None:
     return {
         name: Summed(
             rows=within[0, start:end],
-            busy_ms=within[1, start:end],
+            busy_s=within[1, start:end],
             total=totals[place],
             most=most[place],
             core_ms=core[place],

@@ -45,7 +45,7 @@ def test_a_window_is_what_its_tasks_add_up_to():
         for name, of in found.items():
             each = [step[name] for step in steps[first : last + 1]]
             assert of.rows.tolist() == sum(e.rows for e in each).tolist()
-            assert of.busy_ms == pytest.approx(sum(e.busy_ms for e in each))
+            assert of.busy_s == pytest.approx(sum(e.busy_ms for e in each) / 1e3)
             assert of.total == sum(e.rows.sum() for e in each)
             assert of.most == of.rows.max()
             assert of.core_ms == pytest.approx(sum(e.core_ms.sum() for e in each))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
 from typing import Any
@@ -19,8 +19,11 @@ from rechannel.dataflow.graph.naming import (
 from rechannel.dataflow.graph.nodes import Node, Sink
 from rechannel.dataflow.shown import columns_of, picture_of
 from rechannel.errors import DataflowError
+from rechannel.sinks.delta.outlet import DeltaOutlet
 from rechannel.sinks.failure import OnFailure, Then
+from rechannel.sinks.iceberg.outlet import IcebergOutlet
 from rechannel.sinks.kafka.outlet import KafkaOutlet
+from rechannel.sinks.keyed_rows import named
 from rechannel.sinks.outlet import Outlet
 from rechannel.sinks.outlets import (
     BatchWriter,
@@ -30,6 +33,7 @@ from rechannel.sinks.outlets import (
     MemoryOutlet,
     NoopOutlet,
 )
+from rechannel.sinks.postgres.outlet import PostgresOutlet
 from rechannel.sources.connectors import spark_options
 
 Path = str | PathLike[str]
@@ -166,6 +170,81 @@ class Writer:
             options=spark_options(options or {}),
         )
         return self.to(outlet, DerivedName(f"kafka-{plain(topic)}"), name=name)
+
+    def postgres(
+        self,
+        url: str,
+        table: str,
+        *,
+        keys: Sequence[str] = (),
+        wait_s: float = 60.0,
+        name: str | None = None,
+    ) -> Flow:
+        """Write rows to a table of PostgreSQL, a transaction per timestep: exactly once.
+
+        Needs `pip install 'rechannel[postgres]'` on the driver.
+
+        Args:
+            url: postgresql://user@host:port/database, as libpq reads it.
+            table: has to exist, with a column for each of the stream's: its name, or schema.name.
+            keys: columns with a unique index: a row takes the place of the one with its keys; () = rows are appended.
+            wait_s: for how long a transaction waits for another one.
+        """
+        outlet = PostgresOutlet(url=url, table=table, keys=named(keys), wait_s=wait_s)
+        return self.to(outlet, DerivedName(f"postgres-{plain(table)}"), name=name)
+
+    def delta(
+        self,
+        path: Path,
+        *,
+        keys: Sequence[str] = (),
+        partitions: Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
+        name: str | None = None,
+    ) -> Flow:
+        """Write rows to a table of Delta Lake, a version of it per timestep: exactly once.
+
+        Needs `pip install 'rechannel[delta]'` on the driver; no Spark package. Columns that the table lacks are added
+        to it.
+
+        Args:
+            path: of the table: a directory, or a URL of an object store. The table is created if there is none.
+            keys: a row takes the place of the one with its keys, by MERGE; () = rows are appended.
+            partitions: columns by which a new table is divided into directories.
+            options: of the store, as `deltalake` reads them ("storage_options"): endpoint, region, credentials.
+        """
+        outlet = DeltaOutlet(
+            path=fspath(path),
+            keys=named(keys),
+            partitions=named(partitions),
+            options=dict(options or {}),
+        )
+        return self.to(outlet, DerivedName(f"delta-{files_name(fspath(path))}"), name=name)
+
+    def iceberg(
+        self,
+        table: str,
+        *,
+        catalog: str = "default",
+        keys: Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
+        name: str | None = None,
+    ) -> Flow:
+        """Write rows to a table of Apache Iceberg, a snapshot of it per timestep: exactly once.
+
+        Needs `pip install 'rechannel[iceberg]'` on the driver; no Spark package. Columns that the table lacks are added
+        to it.
+
+        Args:
+            table: namespace.name. It is created if there is none; the namespace has to exist.
+            catalog: its name in the configuration of PyIceberg, if it has one there.
+            keys: a row takes the place of the one with its keys; () = rows are appended.
+            options: of the catalog, as PyIceberg reads them: type, uri, warehouse, credentials.
+        """
+        outlet = IcebergOutlet(
+            table=table, catalog=catalog, keys=named(keys), options=dict(options or {})
+        )
+        return self.to(outlet, DerivedName(f"iceberg-{plain(table)}"), name=name)
 
     def noop(self, *, name: str | None = None) -> Flow:
         """Compute all rows and drop them, to measure."""

@@ -12,19 +12,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from rechannel.errors import (
     FencedError,
     NotPermittedError,
-    OtherHistoryError,
     RechannelError,
     RefusedError,
     StorageError,
 )
 from rechannel.sinks.batch import Batch
-from rechannel.sinks.claims import Ledger
 from rechannel.sinks.kafka.records import RecordColumns
+from rechannel.sinks.marked import mark_name
+from rechannel.sinks.marks import Holder, Mark
 from rechannel.sinks.outlet import SinkContext
 from rechannel.sinks.writer import Rows, Staged
 
@@ -52,13 +52,6 @@ FULL_S = 1.0
 """For how long a full queue is waited for at once."""
 
 
-class Mark(NamedTuple):
-    """The last timestep that the topic has."""
-
-    timestep: int
-    digest: str
-
-
 class KafkaWriter:
     """Writes to one topic."""
 
@@ -70,8 +63,14 @@ class KafkaWriter:
 
         self._kafka = confluent_kafka
         self._outlet, self._columns, self._context = outlet, columns, context
-        self._id = f"rechannel-{context.job}-{context.label}"
+        self._id = mark_name(context)
         self._where = f"topic {outlet.topic!r} at {outlet.bootstrap}"
+        self._holder = Holder(
+            where=self._where,
+            name=self._id,
+            elsewhere="another topic",
+            stays="records of a topic cannot be removed",
+        )
         self._producer: Any = None
         self._mark: Mark | None = None
         self._given_up: Mark | None = None
@@ -84,13 +83,15 @@ class KafkaWriter:
     def begin(self) -> None:
         """Take the sink over, and compare what the topic has with the journal. See `SinkWriter`."""
         self._connected()
-        if self._context.ledger is not None and self._mark is not None:
-            self._compare(self._mark, self._context.ledger())
+        if self._context.ledger is not None:
+            self._given_up = self._holder.compared(self._mark, self._context.ledger())
+            if self._given_up is not None:
+                self._mark = None
 
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Send the rows of a timestep in a transaction that stays open. See `SinkWriter`."""
         producer = self._connected()
-        if self._is_published(batch):
+        if self._outlet.exactly_once and self._holder.is_published(self._mark, batch):
             return {}
         try:
             if self._outlet.exactly_once:
@@ -262,32 +263,3 @@ class KafkaWriter:
         if found.error is not None:
             raise self._kafka.KafkaException(found.error)
         return Mark(found.offset - 1, found.metadata or "") if found.offset >= 0 else None
-
-    def _is_published(self, batch: Batch) -> bool:
-        mark = self._mark
-        if not self._outlet.exactly_once or mark is None or batch.timestep > mark.timestep:
-            return False
-        if batch.timestep == mark.timestep and batch.digest and mark.digest != batch.digest:
-            msg = (
-                f"{self._where} already has a timestep {batch.timestep} of {self._id!r} that is not what this job has"
-                " committed: another copy of the state directory has published it. Write to another topic, or restore"
-                " the newer state directory"
-            )
-            raise OtherHistoryError(msg)
-        return True
-
-    def _compare(self, mark: Mark, known: Ledger) -> None:
-        digest = known.digests.get(mark.timestep)
-        differs = bool(digest and mark.digest and digest != mark.digest)
-        if mark.timestep <= known.committed and not differs:
-            return
-        if not known.remove_later:
-            msg = (
-                f"{self._where} has timestep {mark.timestep} of {self._id!r}, which this state directory does not know:"
-                f" its last commit is timestep {known.committed}, so it was restored from an older copy, or another"
-                " copy of it is running. Write to another topic, restore the newer state directory, or, on purpose,"
-                " publish again what was published since, with start(remove_later_output=True): records of a topic"
-                " cannot be removed"
-            )
-            raise RefusedError(msg)
-        self._mark, self._given_up = None, mark

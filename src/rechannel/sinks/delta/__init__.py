@@ -1,0 +1,1 @@
+"""Delta Lake as a sink: every timestep is one commit of a table."""

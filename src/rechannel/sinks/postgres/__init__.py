@@ -1,0 +1,1 @@
+"""PostgreSQL as a sink: every timestep is one transaction."""

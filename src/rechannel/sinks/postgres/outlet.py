@@ -1,0 +1,79 @@
+"""A table of PostgreSQL as a value."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rechannel.errors import DataflowError, SetUpError
+from rechannel.sinks.keyed_rows import check_keys
+from rechannel.sinks.marked import MarkedWriter, mark_name
+from rechannel.sinks.marks import Holder
+from rechannel.sinks.outlet import Outlet, SinkContext
+from rechannel.sinks.postgres.statements import table_named, type_of
+from rechannel.sinks.writer import SinkWriter
+
+_SECRET = re.compile(r"(?<=:)[^:@/]+(?=@)|(?<=password=)[^&\s]+")
+_SCHEMES = ("postgresql://", "postgres://")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PostgresOutlet(Outlet):
+    """Rows of one table."""
+
+    url: str
+    """As libpq reads it: postgresql://user@host:port/database?..."""
+    table: str
+    """Its name, or schema.name."""
+    keys: tuple[str, ...] = ()
+    """Columns by which a row takes the place of an earlier one; empty to append."""
+    wait_s: float = 60.0
+    """For how long a transaction waits for another one."""
+    keeps_rows: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the database. Raises DataflowError."""
+        if not self.url.startswith(_SCHEMES):
+            raise DataflowError(
+                "write.postgres: give the address as postgresql://user@host:port/database"
+            )
+        if not self.wait_s > 0:
+            raise DataflowError(f"write.postgres: wait_s must be above 0, not {self.wait_s}")
+        table_named(self.table)
+
+    @property
+    def shown(self) -> str:
+        """The address without password."""
+        return _SECRET.sub("***", self.url).partition("?")[0]
+
+    @property
+    def place(self) -> str:
+        """Address and table."""
+        return f"postgres {self.shown} {self.table}"
+
+    def describe(self) -> str:
+        """Return table, address and keys."""
+        how = f", by {', '.join(self.keys)}" if self.keys else ""
+        return f"postgres {self.table} at {self.shown}{how}"
+
+    def open(self, context: SinkContext) -> SinkWriter:
+        """Open it. The database is asked when the driver owns the journal, not before."""
+        try:
+            import adbc_driver_postgresql.dbapi  # noqa: F401 - only whether it is there
+        except ImportError as error:
+            msg = "writing to PostgreSQL needs its ADBC driver: pip install 'rechannel[postgres]'"
+            raise SetUpError(msg) from error
+        from rechannel.sinks.postgres.place import PostgresTable
+
+        if context.schema is not None:
+            check_keys(self.keys, context.schema, context.label)
+            for field in context.schema:
+                type_of(field.type, field.name)
+        holder = Holder(
+            where=f"table {self.table!r} at {self.shown}",
+            name=mark_name(context),
+            elsewhere="another table",
+            stays="rows of the table stay, but those with the same keys are replaced",
+        )
+        return MarkedWriter(PostgresTable(self, holder, context.schema), holder, context)
