@@ -57,7 +57,7 @@ test-lowest:  ## run the tests with the oldest dependencies that pyproject.toml 
 	scripts/bootstrap .venv-lowest demo,test,bench --constraint scripts/lowest.txt
 	.venv-lowest/bin/python $(PYTEST) $(TESTS)
 
-test-real: environment  ## run the tests against real brokers, which it installs into .real (Java is all they need)
+test-real: environment  ## run the tests against real brokers, a database and an S3 server, which it installs into .real
 	$(BIN)/python -m pytest -m "real and not slow" tests/real $(TESTS)
 
 test-browser:  ## run the tests of pages in a real Chromium, which has to be installed

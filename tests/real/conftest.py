@@ -9,6 +9,7 @@ import pytest
 
 from tests.real.components.kafka import Kafka
 from tests.real.components.postgres import Postgres
+from tests.real.components.s3 import S3
 from tests.spark.conftest import child  # noqa: F401 - a fixture
 
 HERE = Path(__file__).parent
@@ -67,3 +68,23 @@ def own_postgres() -> Iterator[Postgres]:
     server.start()
     yield server
     server.remove()
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    """A server that all tests share; each has a folder of its own in the bucket."""
+    server = S3(tmp_path_factory.mktemp("s3"))
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def own_s3(tmp_path: Path) -> Iterator[S3]:
+    """A server of a test alone, which it may kill."""
+    folder = tmp_path / "s3"
+    folder.mkdir()
+    server = S3(folder)
+    server.start()
+    yield server
+    server.kill()

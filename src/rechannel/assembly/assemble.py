@@ -61,7 +61,7 @@ from rechannel.settings import Settings
 from rechannel.sinks.claims import Ledger
 from rechannel.state.store import Store
 from rechannel.state.stores.local import directory_of
-from rechannel.state.stores.locations import check_keys
+from rechannel.state.stores.locations import check_bucket, check_keys
 from rechannel.telemetry.hub import STORE, Hub
 
 _LOG = logging.getLogger("rechannel")
@@ -110,6 +110,7 @@ class _Assembly:
     def parts(self) -> Parts:
         seams = self.seams
         check_keys(seams.store)
+        check_bucket(seams.store)
         opener = seams.opener(self._owner, self._ledger)
         readers = opener.readers(self.dataflow, {})
         schemas = opener.schemas(self.dataflow, readers)

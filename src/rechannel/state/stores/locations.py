@@ -13,6 +13,7 @@ from rechannel.state.store import Backing, Store
 from rechannel.state.stores.credentials import machine_hands_out, missing
 from rechannel.state.stores.local import Durability, LocalStore
 from rechannel.state.stores.objects import ObjectStore
+from rechannel.state.stores.probe import check_promises
 from rechannel.state.stores.shared import SharedStore
 
 _SCHEMES = ("s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "memory")
@@ -66,3 +67,10 @@ def check_keys(store: Store) -> None:
         )
         if said is not None:
             raise SetUpError(said)
+
+
+def check_bucket(store: Store) -> None:
+    """Try out whether a bucket keeps the promises of a store. See `probe.check_promises`."""
+    backing = store.backing if isinstance(store, SharedStore) else store
+    if isinstance(backing, ObjectStore):
+        check_promises(backing, backing.url)

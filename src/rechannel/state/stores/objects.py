@@ -5,6 +5,7 @@
 - Create-if-absent is the store's own conditional put. An answer may be lost and the client may
   repeat the request; the existing object is then ours. It is recognised by a random word of this
   create, if the store keeps attributes of objects.
+- The client repeats requests by itself, but not one whose answer breaks off: that is done here.
 - Keys are listed by folder, as object stores do, and sorted.
 
 Every read is a request of milliseconds: segments should be read through `shared.SharedStore`.
@@ -37,6 +38,10 @@ Longer outages are handled by the callers: a command ends within a minute, and a
 without delay.
 """
 
+ANSWERS = 8
+"""How often a request is made at most whose answers break off."""
+
+_BROKEN_OFF = "response body error"
 _CREATOR = "rechannel-creator"
 _WITHOUT_ATTRIBUTES = ("file://",)
 
@@ -109,7 +114,7 @@ class ObjectStore:
         if not self.url.startswith(_WITHOUT_ATTRIBUTES):
             mine = {_CREATOR: secrets.token_hex(16)}
         try:
-            obstore().put(self._bucket(), key, data, mode="create", attributes=mine)
+            _whole(lambda: obstore().put(self._bucket(), key, data, mode="create", attributes=mine))
         except obstore().exceptions.AlreadyExistsError:
             return mine is not None and self._is_from(key, mine[_CREATOR])
         except Exception as error:
@@ -120,7 +125,7 @@ class ObjectStore:
         """Remove a key if it exists."""
         check_key(key)
         try:
-            obstore().delete(self._bucket(), key)
+            _whole(lambda: obstore().delete(self._bucket(), key))
         except FileNotFoundError:
             pass
         except Exception as error:
@@ -159,7 +164,7 @@ class ObjectStore:
 
     def _try(self, verb: str, key: str, request: Callable[[], T]) -> T:
         try:
-            return request()
+            return _whole(request)
         except Exception as error:
             self._refuse(verb, key, error)
 
@@ -188,6 +193,20 @@ def obstore() -> ModuleType:
         )
         raise SetUpError(msg) from error
     return package
+
+
+def _whole(request: Callable[[], T]) -> T:
+    """Make a request, again if its answer breaks off: the client repeats all others by itself.
+
+    Every request may be repeated. A create that has happened is recognised by its random word.
+    """
+    for _ in range(ANSWERS - 1):
+        try:
+            return request()
+        except Exception as error:
+            if _BROKEN_OFF not in str(error).partition("\n")[0]:
+                raise
+    return request()
 
 
 def _get(bucket: Bucket, key: str) -> memoryview:

@@ -42,6 +42,43 @@ def test_a_create_whose_answer_was_lost_is_won(store, monkeypatch):
     assert not store.create("journal/1.json", b"mine")
 
 
+def test_a_request_whose_answer_breaks_off_is_made_again(store, monkeypatch):
+    store.put("a.arrow", b"x")
+    for name in ("get", "put", "delete", "list"):
+        ask, calls = getattr(obstore, name), []
+
+        def broken(*args, ask=ask, calls=calls, **options):
+            calls.append(ask(*args, **options))
+            if len(calls) < 3:
+                raise obstore.exceptions.GenericError("HTTP error: request or response body error")
+            return calls[-1]
+
+        monkeypatch.setattr(obstore, name, broken)
+        if name == "get":
+            assert bytes(store.read("a.arrow")) == b"x"
+        elif name == "put":
+            store.put("b.arrow", b"y")
+        elif name == "list":
+            assert [*store.list("")] == ["b.arrow"]
+        else:
+            store.delete("a.arrow")
+        assert len(calls) == 3
+
+
+def test_a_create_whose_answer_breaks_off_is_won(store, monkeypatch):
+    put, calls = obstore.put, []
+
+    def broken(*args, **options):
+        calls.append(options)
+        put(*args, **options)
+        raise obstore.exceptions.GenericError("HTTP error: request or response body error")
+
+    monkeypatch.setattr(obstore, "put", broken)
+    assert store.create("journal/1.json", b"mine")
+    assert len(calls) == 2
+    assert not store.create("journal/1.json", b"other")
+
+
 def test_a_bucket_that_does_not_answer_is_named(store, monkeypatch):
     said = []
 

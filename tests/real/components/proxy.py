@@ -1,0 +1,154 @@
+"""Stands between a client and an HTTP server, and makes trouble: delays, refusals, lost answers, cut bodies."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+SLOW_DOWN = (
+    b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Slow down.</Message></Error>"
+)
+WRITTEN = b'HTTP/1.1 200 OK\r\nETag: "0"\r\nContent-Length: 0\r\n\r\n'
+
+
+@dataclass
+class Faults:
+    """What happens to requests. Shares are between 0 and 1, and are drawn for each request."""
+
+    latency_s: float = 0.0
+    """Before a request is forwarded."""
+    refused: float = 0.0
+    """Answered with 503 SlowDown, and not forwarded."""
+    dropped: float = 0.0
+    """Connections closed before the request is forwarded."""
+    unanswered: float = 0.0
+    """Forwarded, and the connection closed before the answer arrives."""
+    cut: float = 0.0
+    """Reads of which half of the body arrives."""
+    blind: bool = False
+    """Whether a condition that does not hold (412) is answered as if it held, as by a server that knows none."""
+
+
+@dataclass
+class Proxy:
+    """A proxy that runs in a thread. `did` counts what happened, by fault, and requests by their method."""
+
+    port: int
+    """Of the server."""
+    faults: Faults = field(default_factory=Faults)
+    did: Counter[str] = field(default_factory=Counter)
+    choose: random.Random = field(default_factory=lambda: random.Random(1))
+
+    def start(self) -> int:
+        """Start it. Returns its port."""
+        self._loop = asyncio.new_event_loop()
+        self._tasks = set[asyncio.Task[None]]()
+        started = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(started,), daemon=True)
+        self._thread.start()
+        if not started.wait(10):
+            raise RuntimeError("the proxy did not start")
+        return int(self._server.sockets[0].getsockname()[1])
+
+    def stop(self) -> None:
+        """Stop it, and close all connections."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+
+    def _run(self, started: threading.Event) -> None:
+        asyncio.set_event_loop(self._loop)
+        serving = asyncio.start_server(self._connected, "127.0.0.1", 0, limit=1 << 20)
+        self._server = self._loop.run_until_complete(serving)
+        started.set()
+        self._loop.run_forever()
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(*self._tasks, return_exceptions=True))
+        self._loop.close()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        server: asyncio.StreamWriter | None = None
+        try:
+            answers, server = await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 20)
+            while await self._one(reader, writer, answers, server):
+                pass
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            for each in filter(None, (writer, server)):
+                each.close()
+                with suppress(OSError):
+                    await each.wait_closed()
+
+    async def _one(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        answers: asyncio.StreamReader,
+        server: asyncio.StreamWriter,
+    ) -> bool:
+        """Forward one request. Returns whether the connection stays."""
+        head = await reader.readuntil(b"\r\n\r\n")
+        body = await _body(reader, head)
+        method = head.split(b" ", 1)[0].decode()
+        self.did[method] += 1
+        faults = self.faults
+        if faults.latency_s:
+            await asyncio.sleep(faults.latency_s)
+        if self._happens("dropped", faults.dropped):
+            return False
+        if self._happens("refused", faults.refused):
+            length = len(SLOW_DOWN)
+            begin = f"HTTP/1.1 503 Slow Down\r\nContent-Type: application/xml\r\nContent-Length: {length}\r\n\r\n"
+            writer.write(begin.encode() + (b"" if method == "HEAD" else SLOW_DOWN))
+            await writer.drain()
+            return True
+        server.write(head + body)
+        await server.drain()
+        begins = await answers.readuntil(b"\r\n\r\n")
+        none = method == "HEAD" or begins.split(b" ", 2)[1] in {b"204", b"304"}
+        answer = b"" if none else await _body(answers, begins)
+        if faults.blind and begins.split(b" ", 2)[1] == b"412":
+            self.did["blind"] += 1
+            begins, answer = WRITTEN, b""
+        if self._happens("unanswered", faults.unanswered):
+            return False
+        if method == "GET" and len(answer) > 1 and self._happens("cut", faults.cut):
+            writer.write(begins + answer[: len(answer) // 2])
+            await writer.drain()
+            return False
+        writer.write(begins + answer)
+        await writer.drain()
+        return b"connection: close" not in begins.lower()
+
+    def _happens(self, fault: str, share: float) -> bool:
+        if self.choose.random() >= share:
+            return False
+        self.did[fault] += 1
+        return True
+
+
+async def _body(reader: asyncio.StreamReader, head: bytes) -> bytes:
+    """Return the body that follows, as it is sent."""
+    fields = {}
+    for line in head.split(b"\r\n")[1:]:
+        name, _, value = line.partition(b":")
+        fields[name.strip().lower()] = value.strip().lower()
+    if b"chunked" in fields.get(b"transfer-encoding", b""):
+        whole = b""
+        while True:
+            size = await reader.readuntil(b"\r\n")
+            piece = await reader.readexactly(int(size.split(b";")[0], 16) + 2)
+            whole += size + piece
+            if int(size.split(b";")[0], 16) == 0:
+                return whole
+    return await reader.readexactly(int(fields.get(b"content-length", b"0")))

@@ -1,0 +1,246 @@
+"""State in a bucket of a real server: its promises, faults on the way to it, kills, and two drivers."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rechannel as rc
+from rechannel.engine.journal.log import read_only
+from rechannel.errors import FencedError, RefusedError, StateInUseError
+from rechannel.job import InProcess
+from rechannel.state.stores.objects import ObjectStore
+from rechannel.state.stores.probe import check_promises
+from tests.real.components.proxy import Faults, Proxy
+from tests.real.components.s3 import S3
+from tests.spark.programs import (
+    PATIENCE,
+    PLAIN,
+    ledger,
+    outputs,
+    run,
+    session,
+    start,
+    states,
+    until,
+)
+from tests.unit.state.stores.test_stores import BackingContract
+
+
+@pytest.fixture
+def bucket(s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of a folder that no other test has."""
+    for name, value in s3.environment().items():
+        monkeypatch.setenv(name, value)
+    return f"s3://state/{tmp_path.name}-{random.randrange(1 << 40):x}"
+
+
+class TestStoreInABucket(BackingContract):
+    @pytest.fixture
+    def store(self, bucket):
+        return ObjectStore(bucket)
+
+
+def test_the_bucket_keeps_its_promises(bucket):
+    store = ObjectStore(bucket)
+    check_promises(store, bucket, rounds=60)
+    assert [*store.list("")] == []
+
+
+def proxied(server: S3, monkeypatch: pytest.MonkeyPatch, faults: Faults) -> Iterator[Proxy]:
+    proxy = Proxy(server.port, faults)
+    port = proxy.start()
+    for name, value in server.environment(port).items():
+        monkeypatch.setenv(name, value)
+    yield proxy
+    proxy.stop()
+
+
+@pytest.fixture
+def troubled(s3: S3, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    """A proxy in front of the server, to which the environment leads; it makes no trouble yet."""
+    yield from proxied(s3, monkeypatch, Faults())
+
+
+def test_a_server_that_does_not_know_conditional_requests_is_refused(troubled, tmp_path):
+    troubled.faults.blind = True
+    job = rc.Job("j", ledger(tmp_path / "out"), state=f"s3://state/{tmp_path.name}-refused")
+    with pytest.raises(RefusedError, match=r"state cannot be kept at s3://.*it let 8 of 8 writers"):
+        job.start(in_process=InProcess())
+    assert troubled.did["blind"] == 7
+
+
+@pytest.mark.slow
+def test_a_server_that_looks_and_then_writes_is_refused(tmp_path, monkeypatch):
+    server = S3(tmp_path, server="s3s")
+    server.start()
+    for name, value in server.environment().items():
+        monkeypatch.setenv(name, value)
+    url = f"s3://state/{tmp_path.name}-s3s"
+    try:
+        with pytest.raises(RefusedError, match=r"it let \d of 8 writers create"):
+            check_promises(ObjectStore(url), url)
+    finally:
+        server.kill()
+
+
+ROWS, PER_TIMESTEP = 6_000, 300
+
+
+def in_process(place: Path, url: str) -> tuple[Any, Any]:
+    """State and output of a ledger."""
+    flows = ledger(place / "out", rows=ROWS, per_timestep=PER_TIMESTEP)
+    settings = rc.Settings(**PLAIN, cache=str(place / "cache"))
+    job = rc.Job("ledger", flows, state=url, settings=settings).start(in_process=InProcess())
+    try:
+        job.process_all_available(PATIENCE)
+    finally:
+        job.stop(PATIENCE)
+    return states(job), outputs(place / "out")
+
+
+FAULTS = {
+    "refused": Faults(refused=0.1),
+    "dropped": Faults(dropped=0.1),
+    "unanswered": Faults(unanswered=0.1),
+    "cut": Faults(cut=0.2),
+    "all": Faults(latency_s=0.002, refused=0.05, dropped=0.05, unanswered=0.05, cut=0.1),
+}
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_faults_on_the_way_change_nothing(troubled, tmp_path, kind):
+    expected = in_process(tmp_path / "calm", f"s3://state/{tmp_path.name}-calm")
+    assert not set(troubled.did) & set(vars(FAULTS["all"]))
+    requests = troubled.did.total()
+    assert requests > 100
+    troubled.faults = FAULTS[kind]
+    found = in_process(tmp_path / "troubled", f"s3://state/{tmp_path.name}-troubled")
+    assert found == expected
+    wanted = [name for name, share in vars(FAULTS[kind]).items() if name != "latency_s" and share]
+    assert wanted
+    assert all(troubled.did[name] > 2 for name in wanted), troubled.did
+
+
+# On Spark ------------------------------------------------------------------------------------------
+
+
+def journal_in(url: str) -> Any:
+    return read_only(ObjectStore(url))
+
+
+def drive(place: str, url: str, rows: int) -> int:
+    """Process everything there is. The process is killed somewhere in between."""
+    flows = ledger(f"{place}/out", rows=rows, per_timestep=PER_TIMESTEP)
+    more = {"in_flight": 2, "cache": f"{place}/cache"}
+    job = run(session(place), flows, url, **more)
+    return job.status.timestep or 0
+
+
+@pytest.mark.parametrize("kills", [4, pytest.param(50, marks=pytest.mark.slow)])
+def test_drivers_and_servers_are_killed(own_s3, child, tmp_path, monkeypatch, kills):
+    for name, value in own_s3.environment().items():
+        monkeypatch.setenv(name, value)
+    timesteps, choose, interrupted = 3 * kills + 4, random.Random(kills), 0
+    rows, url = timesteps * PER_TIMESTEP, f"s3://state/{tmp_path.name}"
+    place = tmp_path / "b"
+    for number in range(kills):
+        epoch = journal_in(url).epoch if number else 0
+        driver = child(drive, place=str(place), url=url, rows=rows)
+
+        def opened(epoch: int = epoch, driver: Any = driver) -> bool:
+            assert driver.running, driver.errors()
+            return journal_in(url).epoch > epoch
+
+        until(opened, "a driver opens the journal")
+        wanted = (journal_in(url).last_committed or 0) + choose.choice([0, 1, 1, 2])
+        until(lambda n=wanted: (journal_in(url).last_committed or 0) >= n, "timesteps commit")
+        time.sleep(choose.uniform(0, 0.3))
+        if number % 4 == 3:
+            own_s3.kill()
+            time.sleep(choose.uniform(0, 1.0))
+            own_s3.start()
+            time.sleep(choose.uniform(0, 0.3))
+        assert driver.running, driver.errors()
+        assert driver.kill() == -signal.SIGKILL
+        after = journal_in(url)
+        assert not after.closed, "the driver had ended of its own will"
+        interrupted += bool(after.open_intents or after.unpublished)
+    assert after.epoch == kills
+    assert interrupted, "every kill happened to hit between two timesteps"
+    assert child(drive, place=str(place), url=url, rows=rows).result(PATIENCE) == timesteps
+    expected = child(twice, place=str(tmp_path), url=url, rows=rows).result(PATIENCE)
+    assert expected == "the same"
+
+
+def twice(place: str, url: str, rows: int) -> str:
+    """Compare what the killed drivers left with a run that nothing happens to."""
+    spark = session(place)
+    flows = ledger(f"{place}/a/out", rows=rows, per_timestep=PER_TIMESTEP)
+    calm = run(spark, flows, f"{place}/a/state")
+    flows = ledger(f"{place}/b/out", rows=rows, per_timestep=PER_TIMESTEP)
+    left = run(spark, flows, url, cache=f"{place}/b/cache")
+    if states(left) != states(calm):
+        return "other state"
+    return "the same" if outputs(f"{place}/a/out") == outputs(f"{place}/b/out") else "other output"
+
+
+def slowly(batch: Any) -> Any:
+    """A front function that leaves time to take over."""
+    time.sleep(0.3)
+    return batch
+
+
+def first_driver(place: str, url: str) -> list[str]:
+    """Run until something stops it; what that was."""
+    flows = ledger(f"{place}/out", front=slowly)
+    job = start(session(place), flows, url, in_flight=2, cache=f"{place}/cache")
+    try:
+        job.process_all_available(PATIENCE)
+    except FencedError as error:
+        return ["FencedError", str(error)]
+    return ["nothing", ""]
+
+
+def second_driver(place: str, url: str) -> str:
+    """Take over from the first one, which must not be asked to go by chance; compare with a calm run."""
+    spark = session(place)
+    settings = {"cache": f"{place}/cache"}
+    try:
+        start(spark, ledger(f"{place}/out"), url, **settings)
+    except StateInUseError:
+        pass
+    else:
+        return "it was not refused"
+    job = start(spark, ledger(f"{place}/out"), url, takeover=True, **settings)
+    job.process_all_available(PATIENCE)
+    job.stop()
+    calm = run(spark, ledger(f"{place}/calm/out"), f"{place}/calm/state")
+    same = (states(job), outputs(f"{place}/out")) == (states(calm), outputs(f"{place}/calm/out"))
+    return "the same" if same else "not the same"
+
+
+def test_a_driver_that_was_replaced_commits_nothing(bucket, child, tmp_path):
+    first = child(first_driver, place=str(tmp_path), url=bucket)
+
+    def commits() -> bool:
+        assert first.running, first.errors()
+        return bool(journal_in(bucket).last_committed)
+
+    until(commits, "the first driver commits")
+    first.send(signal.SIGSTOP)
+    second = child(second_driver, place=str(tmp_path), url=bucket)
+    assert second.result(PATIENCE) == "the same"
+    after, out = journal_in(bucket), outputs(tmp_path / "out")
+    assert (after.epoch, after.closed) == (2, True)
+    first.send(signal.SIGCONT)
+    kind, message = first.result(PATIENCE)
+    assert (kind, "took over in epoch 2" in message) == ("FencedError", True), message
+    assert journal_in(bucket) == after
+    assert outputs(tmp_path / "out") == out
