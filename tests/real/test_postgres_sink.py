@@ -143,7 +143,7 @@ def test_values_are_those_of_the_rows(postgres, writer):
     [
         (None, (), r'there is no table "here": create it, .* CREATE TABLE "here" \("k" bigint, "n" bigint\)'),
         ("k bigint", (), r'lacks column "n": ALTER TABLE "here" ADD COLUMN "n" bigint'),
-        ("k bigint, n bigint GENERATED ALWAYS AS (k) STORED", (), 'gives its values itself column "n"'),
+        ("k bigint, n bigint GENERATED ALWAYS AS (k) STORED", (), 'computes column "n" itself'),
         ("k bigint, n bigint", ("k",), r'no unique index on "k".* CREATE UNIQUE INDEX ON "here" \("k"\)'),
         ("k bigint, n bigint, UNIQUE (k, n)", ("k",), 'no unique index on "k"'),
     ],

@@ -15,13 +15,13 @@ def named(columns: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def check_keys(keys: Sequence[str], schema: pa.Schema, sink: str) -> None:
-    """Raise DataflowError if keys are not columns of rows, or named twice."""
+    """Raise DataflowError if a name is no column of the rows, or given twice."""
     for key in keys:
         if key not in schema.names:
             there = ", ".join(schema.names)
             raise DataflowError(f"sink {sink!r}: there is no column {key!r}; there are {there}")
     if len(set(keys)) != len(keys):
-        raise DataflowError(f"sink {sink!r}: a key is named twice: {', '.join(keys)}")
+        raise DataflowError(f"sink {sink!r}: a column is named twice: {', '.join(keys)}")
 
 
 def latest(rows: pa.Table, keys: Sequence[str]) -> pa.Table:

@@ -23,7 +23,7 @@ def test_names_of_columns():
     check_keys(["k"], SCHEMA, "out")
     with pytest.raises(DataflowError, match=r"sink 'out': there is no column 'x'; there are k, n"):
         check_keys(["x"], SCHEMA, "out")
-    with pytest.raises(DataflowError, match="a key is named twice: k, k"):
+    with pytest.raises(DataflowError, match="a column is named twice: k, k"):
         check_keys(["k", "k"], SCHEMA, "out")
 
 

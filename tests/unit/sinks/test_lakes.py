@@ -328,6 +328,23 @@ def test_a_job_goes_on_where_it_was(lake, tmp_path):
     assert len(lake.read("copies")) == 5
 
 
+def test_a_table_is_divided_by_a_column_that_is_a_key_too(tmp_path):
+    outlet = DeltaOutlet(path=str(tmp_path / "t"), keys=("k", "n"), partitions=("n",))
+    opened = outlet.open(SinkContext(job="job", name="out", schema=SCHEMA))
+    opened.begin()
+    publish(opened, 1, (1, 1), (2, 1), (1, 2))
+    publish(opened, 2, (1, 1))
+    assert sorted_rows(Delta(tmp_path).read("t")) == [(1, 1), (1, 2), (2, 1)]
+    assert [*(tmp_path / "t").glob("n=1/*.parquet")]
+
+
+def test_the_password_of_a_catalog_is_not_shown():
+    options = {"uri": "postgresql://me:secret@db:5432/lake?password=secret"}
+    outlet = IcebergOutlet(table="a.t", options=options)
+    assert outlet.place == "iceberg postgresql://db:5432/lake a.t"
+    assert "secret" not in outlet.describe()
+
+
 def test_a_type_that_delta_does_not_have_is_named(tmp_path):
     schema = pa.schema([("k", pa.uint64())])
     with pytest.raises(

@@ -54,7 +54,8 @@ class DeltaOutlet(Outlet):
         from rechannel.sinks.delta.place import DeltaPlace
 
         if context.schema is not None:
-            check_keys((*self.keys, *self.partitions), context.schema, context.label)
+            check_keys(self.keys, context.schema, context.label)
+            check_keys(self.partitions, context.schema, context.label)
             check_columns(context.schema, context.label)
         holder = Holder(
             where=f"table {self.path}",

@@ -8,7 +8,8 @@ Delta refuses one.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -93,13 +94,9 @@ class DeltaPlace:
         if first is None:
             return
 
-        def all_of() -> Iterator[pa.RecordBatch]:
-            yield first
-            yield from batches
-
         self._library.write_deltalake(
             table,
-            pa.RecordBatchReader.from_batches(rows.schema, all_of()),
+            pa.RecordBatchReader.from_batches(rows.schema, chain([first], batches)),
             mode="append",
             schema_mode="merge",
             commit_properties=self._commit(mark),

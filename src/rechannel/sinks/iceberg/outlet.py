@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
+from urllib.parse import urlsplit
 
 from rechannel.errors import DataflowError, SetUpError
 from rechannel.sinks.keyed_rows import check_keys
@@ -37,7 +38,9 @@ class IcebergOutlet(Outlet):
     @property
     def place(self) -> str:
         """Catalog and table."""
-        return f"iceberg {self.options.get('uri') or self.catalog} {self.table}"
+        where = urlsplit(self.options.get("uri", ""))  # which may hold a password
+        address = f"{where.scheme}://{where.netloc.rpartition('@')[2]}{where.path}"
+        return f"iceberg {address if self.options.get('uri') else self.catalog} {self.table}"
 
     def describe(self) -> str:
         """Return table, catalog and keys."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -107,11 +108,12 @@ class PostgresTable:
             if not is_new(self._found(cursor, statements.FIND)):
                 return
             batches = self._checked(rows.batches())
-            if first := next(batches, None):
+            first = next(batches, None)
+            if first is not None:
                 self._send(cursor, first, batches, self._known_fit(cursor, rows.schema))
             if not is_new(self._found(cursor, statements.HOLD)):
                 raise _PublishedError
-            if first:
+            if first is not None:
                 self._arrange(cursor, self._known_fit(cursor, rows.schema))
             cursor.execute(statements.SET.format(marks=self._marks), (*self._name, *mark))
 
@@ -119,17 +121,13 @@ class PostgresTable:
         self, cursor: Any, first: pa.RecordBatch, others: Iterator[pa.RecordBatch], fit: _Fit
     ) -> None:
         """Copy rows to their table where they fit exactly, and to a temporary one otherwise."""
-
-        def all_of() -> Iterator[pa.RecordBatch]:
-            yield first
-            yield from others
-
+        batches = chain([first], others)
         if fit.exact:
-            reader = pa.RecordBatchReader.from_batches(first.schema, all_of())
+            reader = pa.RecordBatchReader.from_batches(first.schema, batches)
             schema = {"db_schema_name": self._table.schema} if self._table.schema else {}
             cursor.adbc_ingest(self._table.name, reader, mode="append", **schema)
             return
-        numbered = _numbered(all_of())
+        numbered = _numbered(batches)
         schema_too = first.schema.append(pa.field(statements.ROW, pa.int64()))
         reader = pa.RecordBatchReader.from_batches(schema_too, numbered)
         cursor.adbc_ingest(statements.ARRIVED, reader, mode="create", temporary=True)

@@ -125,11 +125,10 @@ def check_columns(
     types = {name: kind for name, kind, given in there if not given}
     for field in schema:
         if field.name not in types:
-            why = "gives its values itself" if field.name in {n for n, _, _ in there} else "lacks"
             what = "column " + quoted(field.name)
             msg = (
-                f"table {table.quoted} {why} {what}: leave it out with drop(...)"
-                if why != "lacks"
+                f"table {table.quoted} computes {what} itself: leave it out with drop(...)"
+                if field.name in {name for name, _, _ in there}
                 else f"table {table.quoted} lacks {what}: ALTER TABLE {table.quoted} ADD COLUMN"
                 f" {quoted(field.name)} {type_of(field.type, field.name)}; or leave it out with drop(...)"
             )
