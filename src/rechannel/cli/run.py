@@ -104,7 +104,7 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
     most = seconds(stop_timeout)
     file, name = split_target(target)
     job = find_job(load(file), name)
-    with Watcher(json=as_json) as watcher:
+    with Watcher(json=as_json) as watcher, _Signals() as signals:
         watcher.say(f"starting job {job.name!r}")
         running = job.start(
             takeover=takeover,
@@ -117,11 +117,12 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
             allow=allow or (),
             in_process=InProcess() if in_process else None,
         )
+        signals.listen()  # again: Spark installs its own handler when a session is made
         with _served(running, serve, token, allow or ()) as server:
             if server is not None:
                 left = f" (token: {server.token_file})" if server.token_file else ""
                 watcher.say(f"serving it at {server.url}{left}")
-            _follow(running, watcher, until_idle=until_idle, most=most)
+            _follow(running, watcher, signals.asked, until_idle=until_idle, most=most)
     watcher.say(
         f"job {running.name!r} stopped after {watcher.seconds:,.1f} s:"
         f" {count(watcher.timesteps)} timesteps, {count(watcher.rows)} rows"
@@ -147,23 +148,24 @@ def _served(
         yield server
 
 
-def _follow(running: RunningJob, watcher: Watcher, *, until_idle: bool, most: float) -> None:
+def _follow(
+    running: RunningJob, watcher: Watcher, asked: Event, *, until_idle: bool, most: float
+) -> None:
     """Show progress until the job shall end, and end it.
 
-    most: seconds that ending may take. Raises the error of the job, NotReadyError if it takes longer.
+    asked: set when it shall. most: seconds that ending may take. Raises the error of the job, NotReadyError if it
+    takes longer.
     """
-    # Not earlier: Spark installs its own handler when a session is made.
-    with _asked_to_stop() as asked:
-        while not asked.is_set() and not (until_idle and _is_idle(running)):
-            watcher.look(running)
-            if not until_idle and running.await_termination(_POLL_SECONDS):
-                break
-        if asked.is_set():
-            watcher.say(
-                "stopping: finishing and publishing the timesteps in flight; a second signal ends at once"
-            )
-        running.stop(most)
+    while not asked.is_set() and not (until_idle and _is_idle(running)):
         watcher.look(running)
+        if not until_idle and running.await_termination(_POLL_SECONDS):
+            break
+    if asked.is_set():
+        watcher.say(
+            "stopping: finishing and publishing the timesteps in flight; a second signal ends at once"
+        )
+    running.stop(most)
+    watcher.look(running)
 
 
 def _is_idle(running: RunningJob) -> bool:
@@ -177,21 +179,32 @@ def _is_idle(running: RunningJob) -> bool:
     return True
 
 
-@contextmanager
-def _asked_to_stop() -> Iterator[Event]:
-    """An event that the first SIGINT or SIGTERM sets. The second one ends the process."""
-    asked = Event()
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+class _Signals:
+    """The first SIGINT or SIGTERM sets `asked`, the second one ends the process, for as long as the context lasts."""
 
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        del frame
-        signal.signal(number, signal.SIG_DFL)
-        asked.set()
+    def __init__(self) -> None:
+        """Listen to none yet."""
+        self.asked = Event()
+        self._before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
 
-    for number in before:
-        signal.signal(number, on_signal)
-    try:
-        yield asked
-    finally:
-        for number, handler in before.items():
+    def __enter__(self) -> _Signals:
+        """Listen."""
+        self.listen()
+        return self
+
+    def listen(self) -> None:
+        """Take the signals over, also from a handler that was installed meanwhile."""
+        for number in self._before:
+            if not self.asked.is_set():
+                signal.signal(number, self._received)
+
+    def _received(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        for each in self._before:
+            signal.signal(each, signal.SIG_DFL)
+        self.asked.set()
+
+    def __exit__(self, *error: object) -> None:
+        """Give the signals back."""
+        for number, handler in self._before.items():
             signal.signal(number, handler)
