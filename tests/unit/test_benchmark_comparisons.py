@@ -291,7 +291,27 @@ def placed_run(*, placed: bool) -> dict[str, Any]:
     return {"timesteps": timesteps, "begun": 40, "installed": 65, "placed": [70] if placed else []}
 
 
+def failed_run() -> dict[str, Any]:
+    """A run of `recovery` at 10 lines per second for 15 s, in which a batch waits 4 s from second 10 on."""
+    ends = [*range(1, 11), 14, 15]
+    commits = [
+        [10 * first, 10 * end, 1_000_000_000 * end]
+        for first, end in zip([0, *ends[:-1]], ends, strict=True)
+    ]
+    began = [1_000_000_000 * end - 500_000_000 for end in ends]
+    began[10] = 10_000_000_000
+    return {
+        "start_ns": 0,
+        "commits": commits,
+        "began_ns": began,
+        "failed_ns": 10_100_000_000,
+        "known_ns": 13_000_000_000,
+        "failed": 1,
+    }
+
+
 TINY: dict[str, dict[str, Any]] = {
+    "recovery": {"rate": 10, "warmup_seconds": 5, "before_seconds": 5, "after_seconds": 5},
     "latency": {"rate": 10, "warmup_seconds": 5, "seconds": 10},
     "nexmark": {"events": 10_000},
     "scaling-cost": {"operators": 3, "tasks": 5, "evaluations": 2},
@@ -330,6 +350,8 @@ def test_goals_are_ratios_of_the_full_size(
             made |= flown()
         if name == "ds2-heron":
             made |= heron_run()
+        if name == "recovery":
+            made |= failed_run()
         if name == "scale-logs":
             made |= advised_run(2_000.0)
         if name == "simulator-error":

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from threading import Event
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -14,10 +15,11 @@ import typer
 from rechannel.cli.remote.client import TokenOption, token_of
 from rechannel.cli.remote.values import seconds
 from rechannel.cli.screen import count
-from rechannel.errors import NotReadyError, RechannelError
+from rechannel.errors import NotReadyError, RechannelError, StateInUseError
 
 if TYPE_CHECKING:
     from rechannel.cli.jobs.live import Watcher
+    from rechannel.job import Job
     from rechannel.running import RunningJob, Server
 
 _POLL_SECONDS = 0.2
@@ -30,6 +32,13 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
     ],
     takeover: Annotated[
         bool, typer.Option(help="Fence a driver that still runs on the state directory.")
+    ] = False,
+    standby: Annotated[
+        bool,
+        typer.Option(
+            "--standby",
+            help="Wait while another driver runs on the state directory, and take its place when it has ended.",
+        ),
     ] = False,
     fresh: Annotated[
         list[str] | None,
@@ -106,7 +115,8 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
     job = find_job(load(file), name)
     with Watcher(json=as_json) as watcher, _Signals() as signals:
         watcher.say(f"starting job {job.name!r}")
-        running = job.start(
+        start = partial(
+            job.start,
             takeover=takeover,
             revert=revert,
             remove_later_output=remove_later_output,
@@ -117,6 +127,9 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
             allow=allow or (),
             in_process=InProcess() if in_process else None,
         )
+        running = _in_turn(job, start, watcher, signals.asked) if standby else start()
+        if running is None:
+            return
         signals.listen()  # again: Spark installs its own handler when a session is made
         with _served(running, serve, token, allow or ()) as server:
             if server is not None:
@@ -127,6 +140,17 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
         f"job {running.name!r} stopped after {watcher.seconds:,.1f} s:"
         f" {count(watcher.timesteps)} timesteps, {count(watcher.rows)} rows"
     )
+
+
+def _in_turn(
+    job: Job, start: Callable[[], RunningJob], watcher: Watcher, asked: Event
+) -> RunningJob | None:
+    """Start the job when no other driver runs it; None if it was asked to end before that."""
+    while job.stand_by(asked.is_set, watcher.say):
+        with suppress(StateInUseError):  # another driver that stood by was faster
+            return start()
+        asked.wait(_POLL_SECONDS)
+    return None
 
 
 @contextmanager
