@@ -6,14 +6,15 @@ import random
 import signal
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 import rechannel as rc
 from rechannel import aggregates as agg
-from tests.spark.programs import journal_of, until
+from rechannel.engine.journal.log import read_only
+from rechannel.state.store import Store
+from tests.spark.programs import until
 
 USERS = 1_000
 
@@ -53,25 +54,23 @@ def kill_drivers(
     child: Any,
     drive: Callable[..., int],
     given: Mapping[str, Any],
-    state: Path,
+    store: Store,
     *,
     kills: int,
     between: Callable[[int, random.Random], None] = lambda _number, _choose: None,
-) -> None:
-    """Kill a driver some time after it committed, again and again; then let one come to the end.
+) -> int:
+    """Kill a driver some time after it committed, again and again; then let one come to the end, and return its result.
 
-    between: called before each kill, with its number.
+    store: of the job's state. between: called before each kill, with its number.
     """
     choose, interrupted = random.Random(kills), 0
     for number in range(kills):
-        epoch = journal_of(state).epoch if state.exists() else 0
+        epoch = read_only(store).epoch
         driver = child(drive, **given)
 
         def committed(epoch: int = epoch, driver: Any = driver) -> bool:
             assert driver.running, driver.errors()
-            if not state.exists():
-                return False
-            known = journal_of(state)
+            known = read_only(store)
             return known.epoch > epoch and bool(known.last_committed)
 
         until(committed, "a driver commits")
@@ -79,8 +78,9 @@ def kill_drivers(
         between(number, choose)
         assert driver.running, driver.errors()
         assert driver.kill() == -signal.SIGKILL
-        after = journal_of(state)
+        after = read_only(store)
         assert not after.closed, "the driver had ended of its own will"
         interrupted += bool(after.open_intents or after.unpublished)
+    assert after.epoch == kills
     assert interrupted, "every kill happened to hit between two timesteps"
-    assert child(drive, **given).result() > 0
+    return int(child(drive, **given).result())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import signal
 import time
 
 import pyarrow as pa
@@ -16,9 +15,11 @@ from rechannel.sinks.batch import Batch
 from rechannel.sinks.kafka.outlet import KafkaOutlet
 from rechannel.sinks.outlet import SinkContext
 from rechannel.sinks.writer import Rows
+from rechannel.state.stores.local import LocalStore
 from tests.real.components.kafka import Kafka
 from tests.real.kafka_programs import check, contents, drive, fill, flows
-from tests.spark.programs import journal_of, start, until
+from tests.real.kills import kill_drivers
+from tests.spark.programs import start, until
 
 ROWS = 20_000
 
@@ -59,39 +60,24 @@ def test_a_job_on_spark_that_is_rescaled(own_kafka, spark, tmp_path):
 @pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.slow)])
 def test_drivers_and_brokers_are_killed(three_kafkas, child, tmp_path, kills):
     topics(three_kafkas)
-    choose, state = random.Random(kills), tmp_path / "state"
     rows = 5_000 * (kills + 2)
     fill(three_kafkas.bootstrap, "in", range(rows), 4)
-    interrupted = 0
-    for number in range(kills):
-        epoch = journal_of(state).epoch if state.exists() else 0
-        driver = child(
-            drive, place=str(tmp_path), bootstrap=three_kafkas.bootstrap, per_timestep=500
-        )
 
-        def committed(epoch: int = epoch, driver=driver) -> bool:
-            assert driver.running, driver.errors()
-            if not state.exists():
-                return False
-            known = journal_of(state)
-            return known.epoch > epoch and known.epoch and bool(known.last_committed)
-
-        until(committed, "a driver commits")
-        time.sleep(choose.uniform(0, 1.0))
+    def kill_broker(number: int, choose: random.Random) -> None:
         if number % 2:
             broker = choose.choice([1, 2, 3])
             three_kafkas.kill(broker)
             time.sleep(choose.uniform(0, 2.0))
             three_kafkas.start(broker)
             time.sleep(choose.uniform(0, 1.0))
-        assert driver.running, driver.errors()
-        assert driver.kill() == -signal.SIGKILL
-        after = journal_of(state)
-        assert not after.closed, "the driver had ended of its own will"
-        interrupted += bool(after.open_intents or after.unpublished)
-    assert interrupted, "every kill happened to hit between two timesteps"
-    last = child(drive, place=str(tmp_path), bootstrap=three_kafkas.bootstrap, per_timestep=500)
-    assert last.result() > 0
+
+    given = {
+        "place": str(tmp_path),
+        "bootstrap": three_kafkas.bootstrap,
+        "per_timestep": 500,
+    }
+    state = LocalStore(tmp_path / "state")
+    assert kill_drivers(child, drive, given, state, kills=kills, between=kill_broker) > 0
     check(three_kafkas.bootstrap, rows)
 
 

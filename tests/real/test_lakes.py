@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rechannel.state.stores.local import LocalStore
 from tests.real import kills as killing
 from tests.spark.programs import run, session
 from tests.unit.sinks.test_lakes import Delta, Iceberg, Lake
@@ -39,7 +40,8 @@ def opened(place: str, kind: str) -> Lake:
 def test_drivers_are_killed(child, tmp_path, kind, kills):
     lake, total = LAKES[kind](tmp_path), 15_000 * (kills + 2)
     given = {"place": str(tmp_path), "kind": kind, "total": total}
-    killing.kill_drivers(child, drive, given, tmp_path / "state", kills=kills)
+    state = LocalStore(tmp_path / "state")
+    assert killing.kill_drivers(child, drive, given, state, kills=kills) > 0
     copies = lake.read("copies")["n"].to_numpy()
     assert len(copies) == total
     assert sorted(copies) == list(range(total))

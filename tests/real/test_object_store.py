@@ -19,6 +19,7 @@ from rechannel.state.stores.objects import ObjectStore
 from rechannel.state.stores.probe import check_promises
 from tests.real.components.proxy import Faults, Proxy
 from tests.real.components.s3 import S3
+from tests.real.kills import kill_drivers
 from tests.spark.programs import (
     PATIENCE,
     PLAIN,
@@ -147,34 +148,20 @@ def drive(place: str, url: str, rows: int) -> int:
 def test_drivers_and_servers_are_killed(own_s3, child, tmp_path, monkeypatch, kills):
     for name, value in own_s3.environment().items():
         monkeypatch.setenv(name, value)
-    timesteps, choose, interrupted = 3 * kills + 4, random.Random(kills), 0
+    timesteps, place = 3 * kills + 4, tmp_path / "b"
     rows, url = timesteps * PER_TIMESTEP, f"s3://state/{tmp_path.name}"
-    place = tmp_path / "b"
-    for number in range(kills):
-        epoch = journal_in(url).epoch if number else 0
-        driver = child(drive, place=str(place), url=url, rows=rows)
 
-        def opened(epoch: int = epoch, driver: Any = driver) -> bool:
-            assert driver.running, driver.errors()
-            return journal_in(url).epoch > epoch
-
-        until(opened, "a driver opens the journal")
-        wanted = (journal_in(url).last_committed or 0) + choose.choice([0, 1, 1, 2])
-        until(lambda n=wanted: (journal_in(url).last_committed or 0) >= n, "timesteps commit")
-        time.sleep(choose.uniform(0, 0.3))
+    def kill_server(number: int, choose: random.Random) -> None:
         if number % 4 == 3:
             own_s3.kill()
             time.sleep(choose.uniform(0, 1.0))
             own_s3.start()
             time.sleep(choose.uniform(0, 0.3))
-        assert driver.running, driver.errors()
-        assert driver.kill() == -signal.SIGKILL
-        after = journal_in(url)
-        assert not after.closed, "the driver had ended of its own will"
-        interrupted += bool(after.open_intents or after.unpublished)
-    assert after.epoch == kills
-    assert interrupted, "every kill happened to hit between two timesteps"
-    assert child(drive, place=str(place), url=url, rows=rows).result(PATIENCE) == timesteps
+
+    given = {"place": str(place), "url": url, "rows": rows}
+    store = ObjectStore(url)
+    ended = kill_drivers(child, drive, given, store, kills=kills, between=kill_server)
+    assert ended == timesteps
     expected = child(twice, place=str(tmp_path), url=url, rows=rows).result(PATIENCE)
     assert expected == "the same"
 

@@ -25,6 +25,7 @@ from rechannel.sinks.marks import Mark
 from rechannel.sinks.outlet import SinkContext
 from rechannel.sinks.postgres.outlet import PostgresOutlet
 from rechannel.sinks.writer import Rows
+from rechannel.state.stores.local import LocalStore
 from tests.publishing import SCHEMA, publish, rows, step
 from tests.real import kills as killing
 from tests.spark.programs import run, session, until
@@ -335,5 +336,6 @@ def test_drivers_and_servers_are_killed(own_postgres, child, tmp_path, kills):
             time.sleep(choose.uniform(0, 0.5))
 
     given = {"place": str(tmp_path), "url": own_postgres.url, "total": total}
-    killing.kill_drivers(child, drive, given, tmp_path / "state", kills=kills, between=between)
+    state = LocalStore(tmp_path / "state")
+    assert killing.kill_drivers(child, drive, given, state, kills=kills, between=between) > 0
     check(own_postgres, total)

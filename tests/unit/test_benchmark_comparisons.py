@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -328,12 +331,22 @@ TINY: dict[str, dict[str, Any]] = {
     },
 }
 """Sizes of benchmarks that compute something themselves, whatever becomes of their processes."""
+
+
+@contextmanager
+def no_server(folder: Path) -> Iterator[Any]:
+    """A proxy that no request ever reaches."""
+    del folder
+    yield SimpleNamespace(faults=SimpleNamespace(), did=Counter())
+
+
 RUNS: dict[str, Callable[[], dict[str, Any]]] = {
     "autopilot": flown,
     "ds2-flink": word_count,
     "ds2-heron": heron_run,
     "kafka": lambda: {"ended": [1.0, 2.0, 3.0, 4.0, 5.0], "rows": [2, 4, 6, 8, 10]},
     "kafka-latency": lambda: {"waits": [(1.0, 5_000.0), (30.0, 10.0)]},
+    "object-store": lambda: {"ms": [40.0] * 60, "timesteps": 90},
     "recovery": failed_run,
     "scale-logs": lambda: advised_run(2_000.0),
     "simulator-error": recorded_run,
@@ -370,6 +383,7 @@ def test_goals_are_ratios_of_the_full_size(
     monkeypatch.setattr(comparison, "write_keyed_batches", lambda *_, **__: None)
     for work in ("create", "fill"):
         monkeypatch.setattr(f"benchmarks.kafka_topics.{work}", lambda *_, **__: None)
+    monkeypatch.setattr("benchmarks.object_store.server", no_server)
     monkeypatch.setattr("benchmarks.big_timestep.write_input", lambda *_, **__: TRUTH)
     monkeypatch.setattr("benchmarks.scale.available_cpus", lambda: (0, 1))
     chosen = BENCHMARKS[name]
