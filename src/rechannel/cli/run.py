@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from threading import Event
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +11,7 @@ import typer
 from rechannel.cli.remote.client import TokenOption, token_of
 from rechannel.cli.remote.values import seconds
 from rechannel.cli.screen import count
+from rechannel.cli.signals import asked_to_stop
 from rechannel.errors import NotReadyError, RechannelError
 
 if TYPE_CHECKING:
@@ -153,7 +151,7 @@ def _follow(running: RunningJob, watcher: Watcher, *, until_idle: bool, most: fl
     most: seconds that ending may take. Raises the error of the job, NotReadyError if it takes longer.
     """
     # Not earlier: Spark installs its own handler when a session is made.
-    with _asked_to_stop() as asked:
+    with asked_to_stop() as asked:
         while not asked.is_set() and not (until_idle and _is_idle(running)):
             watcher.look(running)
             if not until_idle and running.await_termination(_POLL_SECONDS):
@@ -175,23 +173,3 @@ def _is_idle(running: RunningJob) -> bool:
         running.await_termination()  # the last facts of the failure are written by then
         raise
     return True
-
-
-@contextmanager
-def _asked_to_stop() -> Iterator[Event]:
-    """An event that the first SIGINT or SIGTERM sets. The second one ends the process."""
-    asked = Event()
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        del frame
-        signal.signal(number, signal.SIG_DFL)
-        asked.set()
-
-    for number in before:
-        signal.signal(number, on_signal)
-    try:
-        yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
