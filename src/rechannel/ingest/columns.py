@@ -62,7 +62,7 @@ class Columns:
         most = EXPANDED_BYTES // row_bytes(self.schema)
         if rows > most:
             raise TooManyRowsError(
-                f"the body has {rows:,} rows: at most {most:,} of these columns are taken at once; send several requests"
+                f"the body has {rows:,} rows: at most {most:,} of these columns are taken at once. Send several"
             )
 
     def check_nulls(self, rows: pa.RecordBatch) -> None:

@@ -164,4 +164,6 @@ class Committer:
         try:
             self.writer.checkpoint()
         except StorageError as error:
-            _LOG.warning("ingest: what is known cannot be written down, and is tried again: %s", error)
+            _LOG.warning(
+                "ingest: what is known cannot be written down, and is tried again: %s", error
+            )

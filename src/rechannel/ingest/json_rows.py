@@ -85,7 +85,9 @@ def _parsed(
 ) -> pa.RecordBatch:
     """Return objects as rows. some: whether members that are no columns do not matter. Raises ArrowException."""
     lines = b"\n".join(objects)
-    if lines.count(b"\n") >= len(objects):  # only white space between the parts of an object has line breaks
+    if lines.count(b"\n") >= len(
+        objects
+    ):  # only white space between the parts of an object has line breaks
         lines = b"\n".join(bytes(each).replace(b"\n", b" ") for each in objects)
     table = pj.read_json(
         pa.BufferReader(lines),

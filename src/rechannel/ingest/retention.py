@@ -34,7 +34,8 @@ class Removal:
 def remove_read(log: IngestLog, states: Sequence[str]) -> Removal:
     """Remove the files that all jobs have read. states: their state directories or URLs, at least one.
 
-    Raises RefusedError if one is no state directory, or its job does not read this log; StorageError, DamagedStateError.
+    Raises RefusedError if one is no state directory, or its job does not read this log; StorageError,
+    DamagedStateError.
     """
     read = min(read_up_to(log, state) for state in states)
     newest = log.newest(max(log.removed(), log.known()))
@@ -61,7 +62,9 @@ def read_up_to(log: IngestLog, state: str) -> int:
             f"{state} is not the state directory of a job: give the `state` of `rc.Job(..., state=...)`"
         ) from error
     offsets: Sequence[Any] = [*read_only(store).offsets.values()]
-    mine = [each for each in offsets if isinstance(each, dict) and each.get("log") == log.identity.id]
+    mine = [
+        each for each in offsets if isinstance(each, dict) and each.get("log") == log.identity.id
+    ]
     if not mine:
         raise RefusedError(
             f"the job of {state} has not committed a timestep that reads the log {log.place}: nothing is removed"

@@ -194,9 +194,7 @@ def serve_log(
     )
     committer = Committer(writer=writer, done=tell, linger_s=limits.linger_s)
     app = Ingest(committer=committer, columns=columns, log=log.identity.id).application()
-    guard = Guard(
-        app, rules, most_bytes=limits.request_bytes, room=Room(limits.waiting_bytes)
-    )
+    guard = Guard(app, rules, most_bytes=limits.request_bytes, room=Room(limits.waiting_bytes))
     server = uvicorn.Server(configuration(guard, graceful_s=GRACEFUL_S))
     return IngestServer(log, committer, secret, left, server, listener)
 

@@ -73,9 +73,7 @@ class Rules:
     unlocked: frozenset[str] = frozenset()
     """Paths whose GET needs no token."""
 
-    def refuse(
-        self, method: str, headers: list[tuple[str, str]], path: str = ""
-    ) -> Refusal | None:
+    def refuse(self, method: str, headers: list[tuple[str, str]], path: str = "") -> Refusal | None:
         """The response to a refused request, or None. headers: names in lower case."""
 
         def all_of(name: str) -> list[str]:
@@ -227,9 +225,7 @@ async def _body(receive: Receive, most: int, share: Share) -> bytes | Refusal | 
         message_ = f"the body is too large: at most {most:,} bytes are read"
         return Refusal(status=413, error="malformed", message=message_)
     if full:
-        return Refusal(
-            status=429, error="not_ready", message=FULL, headers=(("Retry-After", "1"),)
-        )
+        return Refusal(status=429, error="not_ready", message=FULL, headers=(("Retry-After", "1"),))
     return b"".join(parts)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from rechannel.sources.ingest.format import Head
 from rechannel.sources.reader import Offset, Split
@@ -40,12 +41,12 @@ class Position:
 
 def position_of(offset: Offset) -> Position:
     """Return what `Position.as_offset` was made of."""
-    return Position(
-        log=offset["log"], file=offset["file"], row=offset["row"], rows=offset["rows"]
-    )
+    return Position(log=offset["log"], file=offset["file"], row=offset["row"], rows=offset["rows"])
 
 
-def taken(start: Position, last: Head, heads: Heads, most: int | None, size: int | None) -> Position:
+def taken(
+    start: Position, last: Head, heads: Heads, most: int | None, size: int | None
+) -> Position:
     """Return the position after the rows of one timestep, at least one row if there is any.
 
     last: head of the last file. most: rows that it takes; None for all. size: bytes, likewise.
@@ -106,5 +107,5 @@ def splits(start: Position, end: Position, heads: Heads) -> list[Split]:
             "to": [after.file, after.row],
             "size": after.rows - before.rows,
         }
-        for before, after in zip(edges, edges[1:], strict=False)
+        for before, after in pairwise(edges)
     ]

@@ -74,9 +74,7 @@ class IngestReader(NativeReader):
     def split_reader(self, start: Offset, end: Offset, layout: list[Split]) -> SplitReader:
         """Return what reads the ranges."""
         del start, end, layout
-        return IngestSplits(
-            store=self._log.store, log=self._log.identity.id, schema=self.schema
-        )
+        return IngestSplits(store=self._log.store, log=self._log.identity.id, schema=self.schema)
 
     def check_again(self, start: Offset, end: Offset, layout: list[Split]) -> None:
         """Raise SourceError if a file of an earlier timestep was removed."""
