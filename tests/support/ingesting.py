@@ -71,9 +71,7 @@ class Producer:
 
     def __init__(self, server: IngestServer, **headers: str) -> None:
         given = {"Authorization": f"Bearer {server.token}", **NDJSON, **headers}
-        self.http = httpx.Client(
-            base_url=server.url, headers=given, trust_env=False, timeout=60
-        )
+        self.http = httpx.Client(base_url=server.url, headers=given, trust_env=False, timeout=60)
 
     def __enter__(self) -> Producer:
         return self

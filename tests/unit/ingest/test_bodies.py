@@ -114,7 +114,7 @@ def test_rows_that_would_take_too_much_memory_are_refused(monkeypatch):
 
 @pytest.mark.parametrize("kind", ["MAP<STRING, INT>", "ARRAY<DATE>", "STRUCT<a: DATE>", "VOID"])
 def test_types_that_json_does_not_have_are_refused_at_once(kind):
-    with pytest.raises(DataflowError, match="column 'c' is .*, which rows in JSON cannot have"):
+    with pytest.raises(DataflowError, match=r"column 'c' is .*, which rows in JSON cannot have"):
         Columns(schema_of(f"n INT, c {kind}"))
 
 

@@ -363,7 +363,7 @@ def test_a_client_that_hangs_up_does_not_matter(server, producer, path, monkeypa
 
 
 def test_a_log_keeps_its_columns(path):
-    with pytest.raises(RefusedError, match="no ingest log at .* yet: give its columns"):
+    with pytest.raises(RefusedError, match=r"no ingest log at .* yet: give its columns"):
         serve(path, schema=None)
     with serve(path):
         pass
