@@ -18,7 +18,7 @@ from tests.support.ingesting import Producer
 
 
 def kill_drivers(child, place, senders, kills, choose):
-    """Kill a driver some time after it committed, and a producer, again and again. Returns how many were interrupted."""
+    """Kill a driver after it committed, and a producer, again and again. Returns how many were interrupted."""
     state, interrupted = place / "state", 0
     for number in range(kills):
         epoch = journal_of(state).epoch if state.exists() else 0

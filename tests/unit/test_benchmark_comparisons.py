@@ -292,6 +292,7 @@ def placed_run(*, placed: bool) -> dict[str, Any]:
 
 
 TINY: dict[str, dict[str, Any]] = {
+    "ingest": {"producers": [2], "rows": [1, 50], "seconds": 0.2},
     "latency": {"rate": 10, "warmup_seconds": 5, "seconds": 10},
     "nexmark": {"events": 10_000},
     "scaling-cost": {"operators": 3, "tasks": 5, "evaluations": 2},

@@ -36,11 +36,11 @@ KINDS = {
 }
 """What reads a body, by its content type."""
 
-KINDS_TOLD = (
+KINDS_MESSAGE = (
     "send Content-Type: application/x-ndjson (one JSON object per line), application/json (an array of objects) or"
     " application/vnd.apache.arrow.stream"
 )
-TOKEN_TOLD = (
+TOKEN_MESSAGE = (
     "this server needs its token, as `Authorization: Bearer TOKEN`: that of the file which `rechannel ingest` was given"
     " as --token-file, or which it named when it started"
 )

@@ -167,7 +167,7 @@ def serve_log(
     require_extra()
     import uvicorn
 
-    from rechannel.ingest.app import KINDS, KINDS_TOLD, TOKEN_TOLD, UNLOCKED, Ingest, tell
+    from rechannel.ingest.app import KINDS, KINDS_MESSAGE, TOKEN_MESSAGE, UNLOCKED, Ingest, tell
     from rechannel.serve.guard import Guard, Room, Rules
 
     limits = limits or Limits()
@@ -188,8 +188,8 @@ def serve_log(
         token=secret,
         local=token is None and is_loopback(host),
         kinds=frozenset(KINDS),
-        kinds_told=KINDS_TOLD,
-        token_told=TOKEN_TOLD,
+        kinds_message=KINDS_MESSAGE,
+        token_message=TOKEN_MESSAGE,
         unlocked=UNLOCKED,
     )
     committer = Committer(writer=writer, done=tell, linger_s=limits.linger_s)

@@ -18,10 +18,12 @@ from rechannel.ingest.producers import Numbered, Producers, Round, Verdict
 from rechannel.sources.ingest.format import Head, Kept, encode
 from rechannel.sources.ingest.log import PER_FOLDER, IngestLog
 
+CHECKPOINT_BYTES = 256 << 20
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Checked rows that somebody has posted."""
+    """Checked rows that a producer has posted."""
 
     rows: pa.RecordBatch
     numbered: Numbered | None = None
@@ -39,16 +41,18 @@ class LogWriter:
     log: IngestLog
     now_ms: Callable[[], int]
     every: int = PER_FOLDER
-    """Files between two checkpoints."""
+    """Most files between two checkpoints."""
+    every_bytes: int = CHECKPOINT_BYTES
+    """Most bytes of rows between two checkpoints."""
     producers: Producers = field(default_factory=Producers)
     known: Known = field(default_factory=lambda: Known(number=0, rows=0, bytes=0))
-    _written: int = 0
-    """File of the newest checkpoint."""
+    _written: Known = field(default_factory=lambda: Known(number=0, rows=0, bytes=0))
+    """The newest checkpoint."""
 
     def open(self) -> None:
         """Read what was kept. Raises StorageError, DamagedStateError, SourceError if files are missing."""
         self.known = read_checkpoint(self.log.store, self.producers)
-        self._written = self.known.number
+        self._written = self.known
         last = self.log.newest(self.known.number)
         for number in range(self.known.number + 1, last + 1):
             self._learn(self.log.head(number))
@@ -103,10 +107,11 @@ class LogWriter:
 
     def checkpoint(self) -> bool:
         """Write down what is known, if enough files have come since. Returns whether it did. Raises StorageError."""
-        if self.known.number - self._written < self.every:
+        files = self.known.number - self._written.number
+        if files < self.every and self.known.bytes - self._written.bytes < self.every_bytes:
             return False
         write_checkpoint(self.log.store, self.log.identity.id, self.known, self.producers)
-        self._written = self.known.number
+        self._written = self.known
         return True
 
     def _learn(self, head: Head) -> None:

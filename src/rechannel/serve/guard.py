@@ -64,11 +64,11 @@ class Rules:
     kinds: frozenset[str] = JSON
     """Content types of bodies."""
 
-    kinds_told: str = "bodies are JSON: Content-Type: application/json"
-    """What a body of another type is told."""
+    kinds_message: str = "bodies are JSON: Content-Type: application/json"
+    """Message to a body of another type."""
 
-    token_told: str = JOB_TOKEN
-    """What a request without the token is told, after "this ... needs its token"."""
+    token_message: str = JOB_TOKEN
+    """Message to a request without the token."""
 
     unlocked: frozenset[str] = frozenset()
     """Paths whose GET needs no token."""
@@ -88,14 +88,14 @@ class Rules:
             return Refusal(
                 status=401,
                 error="unauthorized",
-                message=self.token_told,
+                message=self.token_message,
                 headers=(("WWW-Authenticate", "Bearer"),),
             )
         kinds = [value.partition(";")[0].strip().lower() for value in all_of("content-type")]
         sizes = {*all_of("content-length"), *all_of("transfer-encoding")}
         nothing = not kinds and sizes <= {"0"}
         if method == "POST" and (len(kinds) != 1 or kinds[0] not in self.kinds) and not nothing:
-            return Refusal(status=415, error="malformed", message=self.kinds_told)
+            return Refusal(status=415, error="malformed", message=self.kinds_message)
         return None
 
     def _from_a_stranger(self, hosts: list[str], origins: list[str]) -> Refusal | None:

@@ -179,6 +179,13 @@ def test_a_start_reads_the_newest_checkpoint_and_the_files_after_it(path, monkey
     assert [*again.producers.items()] == [*writer.producers.items()]
 
 
+def test_large_files_make_checkpoints_sooner(path):
+    writer = writer_of(path, every_bytes=100)
+    for n in range(4):
+        writer.keep([posted(range(8))])
+        assert writer.checkpoint() is (n % 2 == 1)
+
+
 def test_only_the_last_checkpoints_stay(path):
     writer = writer_of(path, every=1)
     for n in range(5):
