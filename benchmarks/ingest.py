@@ -2,7 +2,7 @@
 
 Producers send one request after the other, each with a number of its own, to one `rechannel ingest` in a process of
 its own. What a request waits for is durable: two fsyncs of the disk that the log is on. `fsync` is how long the two
-take alone, so that disks can be told from the server.
+take alone, and the rest is the server's.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def body(rows: int, seed: int) -> bytes:
 
 
 def send(server: Server, name: str, rows: int, seconds: float) -> list[float]:
-    """Send requests of so many rows for a while. Returns how long each acknowledgement took, in seconds."""
+    """Send requests of `rows` rows for a while. Returns how long each acknowledgement took, in seconds."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port)
     headers = {
         "Authorization": f"Bearer {server.token}",

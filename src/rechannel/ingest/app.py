@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,7 +70,7 @@ class Ingest:
         return Starlette(
             routes=[
                 Route("/rows", self.rows, methods=["POST"]),
-                Route("/producers/{producer}", self.producer, methods=["GET"]),
+                Route("/producers/{producer:path}", self.producer, methods=["GET"]),
                 Route("/status", self.status, methods=["GET"]),
                 Route("/health", self.health, methods=["GET"]),
             ],
@@ -160,7 +161,8 @@ def tell(outcomes: list[tuple[Item, Outcome]]) -> None:
         (item.tag, outcome) for item, outcome in outcomes if isinstance(item.tag, asyncio.Future)
     ]
     if futures:
-        futures[0][0].get_loop().call_soon_threadsafe(_set, futures)
+        with suppress(RuntimeError):  # the server has ended before the committer
+            futures[0][0].get_loop().call_soon_threadsafe(_set, futures)
 
 
 def _set(futures: list[tuple[asyncio.Future[Outcome], Outcome]]) -> None:

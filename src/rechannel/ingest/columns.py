@@ -58,7 +58,7 @@ class Columns:
                 )
 
     def check_count(self, rows: int) -> None:
-        """Raise TooManyRowsError if so many rows would take too much memory."""
+        """Raise TooManyRowsError if this number of rows would take too much memory."""
         most = EXPANDED_BYTES // row_bytes(self.schema)
         if rows > most:
             raise TooManyRowsError(

@@ -69,37 +69,47 @@ def _bad_line(body: bytes, error: BaseException) -> BadRowsError:
 def _rows(objects: Sequence[msgspec.Raw], columns: Columns) -> pa.RecordBatch:
     if not objects:
         return pa.RecordBatch.from_pylist([], columns.schema)
-    for number, each in enumerate(objects, start=1):
-        if not bytes(memoryview(each)[:1]) == b"{":
-            raise BadRowsError(f"{_cut(bytes(each))} is no JSON object", number)
+    lines = _lines(objects)
+    # Arrow dies of a null in place of an object.
+    if lines.count(b"\n{") + lines.startswith(b"{") != len(objects):
+        raise _no_object(objects)
     try:
-        rows = _typed(_parsed(objects, columns.as_text, columns), columns)
+        rows = _typed(_parsed(lines, len(objects), columns), columns)
     except pa.ArrowException as error:
         raise _first_wrong(objects, columns, error) from None
     columns.check_nulls(rows)
     return rows
 
 
-def _parsed(
-    objects: Sequence[msgspec.Raw], schema: pa.Schema, columns: Columns, *, some: bool = False
-) -> pa.RecordBatch:
-    """Return objects as rows. some: whether members that are no columns do not matter. Raises ArrowException."""
+def _lines(objects: Sequence[msgspec.Raw]) -> bytes:
+    """Return values as lines, each in one."""
     lines = b"\n".join(objects)
-    if lines.count(b"\n") >= len(
-        objects
-    ):  # only white space between the parts of an object has line breaks
-        lines = b"\n".join(bytes(each).replace(b"\n", b" ") for each in objects)
+    if lines.count(b"\n") < len(objects):
+        return lines
+    # Only white space between the parts of an object has line breaks.
+    return b"\n".join(bytes(each).replace(b"\n", b" ") for each in objects)
+
+
+def _no_object(objects: Sequence[msgspec.Raw]) -> BadRowsError:
+    for number, each in enumerate(map(bytes, objects), start=1):
+        if not each.startswith(b"{"):
+            return BadRowsError(f"{_cut(each)} is no JSON object", number)
+    return BadRowsError("a row is no JSON object")
+
+
+def _parsed(lines: bytes, count: int, columns: Columns) -> pa.RecordBatch:
+    """Return the objects in lines as rows. Raises ArrowException."""
     table = pj.read_json(
         pa.BufferReader(lines),
         read_options=pj.ReadOptions(use_threads=False, block_size=len(lines) + 1),
         parse_options=pj.ParseOptions(
-            explicit_schema=schema,
-            unexpected_field_behavior="ignore" if some or columns.ignore_unknown else "error",
+            explicit_schema=columns.as_text,
+            unexpected_field_behavior="ignore" if columns.ignore_unknown else "error",
         ),
     )
     (rows,) = table.combine_chunks().to_batches()
-    if rows.num_rows != len(objects):
-        raise pa.ArrowInvalid(f"{len(objects)} objects make {rows.num_rows} rows")
+    if rows.num_rows != count:
+        raise pa.ArrowInvalid(f"{count} objects make {rows.num_rows} rows")
     return rows
 
 
@@ -124,7 +134,7 @@ def _first_wrong(
 
 def _wrong(objects: Sequence[msgspec.Raw], columns: Columns) -> str | None:
     try:
-        _typed(_parsed(objects, columns.as_text, columns), columns)
+        _typed(_parsed(_lines(objects), len(objects), columns), columns)
     except pa.ArrowException as error:
         return _ARROWS.sub("", str(error))
     return None

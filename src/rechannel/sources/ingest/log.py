@@ -5,7 +5,7 @@
     checkpoints/<20 digits>.json       what servers know after file n (`rechannel.ingest.checkpoints`)
     removed.json                       up to which file the log was removed
 
-Whoever writes file n has read all files before it, and creates it only if it is absent. So files follow each other
+A server that writes file n has read all files before it, and creates it only if it is absent. So files follow each other
 without gaps, whatever number of servers write, and each knows the rows and the producers of all before it.
 """
 
@@ -141,7 +141,7 @@ class IngestLog:
         return self.store.create(key_of(head.number), data)
 
     def settle(self, first: int, last: int) -> None:
-        """Make the names of files durable, whoever wrote them: a file may be seen before its writer has done that."""
+        """Make the names of files durable: a file may be seen before the server that wrote it has done that."""
         if isinstance(self.store, LocalStore) and first <= last:
             for folder in range(first // PER_FOLDER, last // PER_FOLDER + 1):
                 self.store.settle(key_of(folder * PER_FOLDER))

@@ -159,7 +159,7 @@ class LocalStore:
             raise self._refusal("read", path, error) from error
 
     def settle(self, key: str) -> None:
-        """Make the names in a key's folder durable, whoever wrote them.
+        """Make the names in a key's folder durable, also those of files that others wrote.
 
         A file can be seen before the process that writes it has made its name durable.
         """
