@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-from collections.abc import Iterable, Mapping
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import httpx
 import pyarrow as pa
 
 from rechannel.ingest.producers import Numbered
-from rechannel.ingest.server import IngestServer, open_log
+from rechannel.ingest.server import IngestServer, open_log, serve_log
 from rechannel.ingest.writing import LogWriter, Request
 from rechannel.sources.connector import SourceContext
 from rechannel.sources.ingest.connector import IngestConnector
@@ -21,6 +22,8 @@ from rechannel.sources.reader import SourceReader
 from rechannel.state.stores.memory import MemoryStore
 
 SCHEMA = pa.schema([("n", pa.int64())])
+
+PATIENCE = 60.0
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
 
@@ -94,6 +97,28 @@ class Producer:
         return answer.status_code, answer.json()
 
 
-def is_root() -> bool:
-    """Whether permissions do not hold for this process."""
-    return os.geteuid() == 0
+def serving(path: Path | str, **given: Any) -> IngestServer:
+    """Serve the log at a path, which is made."""
+    return serve_log(str(path), **{"schema": SCHEMA, "port": 0, **given})
+
+
+def until(holds: Callable[[], object]) -> None:
+    """Wait for a condition."""
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def slow_keeping(server: IngestServer, monkeypatch: Any) -> tuple[threading.Event, threading.Event]:
+    """Let keeping wait until the second event is set; the first one says that it has begun."""
+    begun, go = threading.Event(), threading.Event()
+    keep = type(server.committer.writer).keep
+
+    def waits(writer: LogWriter, requests: Any) -> Any:
+        begun.set()
+        assert go.wait(PATIENCE)
+        return keep(writer, requests)
+
+    monkeypatch.setattr(type(server.committer.writer), "keep", waits)
+    return begun, go

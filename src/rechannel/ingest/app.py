@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -50,6 +50,8 @@ UNLOCKED = frozenset({"/health"})
 RETRY = {"Retry-After": "1"}
 SMALL_BYTES = 1 << 15
 """A body up to this size is read at once, without another thread."""
+MOST_PARSED = 4
+"""Larger bodies that are read at a time."""
 
 MOST_NAME = 200
 """Characters of a producer's name."""
@@ -64,6 +66,8 @@ class Ingest:
     columns: Columns
     log: str
     """Id of the log."""
+    parsing: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_PARSED))
+    """Bounds what parsing takes beside the bodies."""
 
     def application(self) -> Starlette:
         """Return the routes."""
@@ -91,7 +95,8 @@ class Ingest:
         if len(body) <= SMALL_BYTES:
             rows = read(body, self.columns)
         else:
-            rows = await run_in_threadpool(read, body, self.columns)
+            async with self.parsing:
+                rows = await run_in_threadpool(read, body, self.columns)
         share: Share = request.scope[SHARE]
         if not share.take(rows.nbytes):
             return _error(429, "not_ready", FULL, RETRY)

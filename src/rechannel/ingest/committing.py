@@ -22,6 +22,9 @@ FILE_BYTES = 32 << 20
 LINGER_S = 0.002
 """How long a file waits for more requests."""
 
+TROUBLE_S = 10.0
+"""How long a trouble is shown after the last failure."""
+
 Outcome = Answer | RechannelError | Kept | None
 Done = Callable[[list[tuple["Item", Outcome]]], None]
 
@@ -45,7 +48,9 @@ class Standing:
     rows: int
     """Of the log."""
     trouble: str | None
-    """Why the last file could not be written; None if it could."""
+    """Why a file could not be written; None if the last one could, or if none was tried for `TROUBLE_S`: a balancer
+    that sends no more requests because of a trouble would otherwise never learn that it is over.
+    """
     waiting: int
     """Requests that are not answered yet."""
     producers: int
@@ -59,12 +64,15 @@ class Committer:
     done: Done
     """Called in the thread with what became of each request of a group."""
     linger_s: float = LINGER_S
+    clock: Callable[[], float] = time.monotonic
+    """Returns seconds; only differences count."""
     file_bytes: int = FILE_BYTES
     _queue: deque[Item] = field(default_factory=deque)
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _closed: bool = False
     _busy: int = 0
     _trouble: str | None = None
+    _failed_at: float = 0.0
     _thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -101,10 +109,11 @@ class Committer:
     def standing(self) -> Standing:
         """How it is."""
         known = self.writer.known
+        recent = self.clock() - self._failed_at < TROUBLE_S
         return Standing(
             number=known.number,
             rows=known.rows,
-            trouble=self._trouble,
+            trouble=self._trouble if recent else None,
             waiting=len(self._queue) + self._busy,
             producers=len(self.writer.producers),
         )
@@ -116,7 +125,7 @@ class Committer:
                 outcomes = self._outcomes(group)
             except Exception as error:
                 _LOG.exception("ingest: a group of requests failed")
-                self._trouble = one_sentence(error)
+                self._trouble, self._failed_at = one_sentence(error), self.clock()
                 failed = RechannelError(f"the server failed: {one_sentence(error)}")
                 outcomes = [(item, failed) for item in group]
             self._busy = 0
@@ -158,7 +167,7 @@ class Committer:
     def _failed(self, error: StorageError) -> None:
         if self._trouble is None:
             _LOG.warning("ingest: the log cannot be written: %s", error)
-        self._trouble = one_sentence(error)
+        self._trouble, self._failed_at = one_sentence(error), self.clock()
 
     def _write_down(self) -> None:
         try:

@@ -5,8 +5,8 @@
     checkpoints/<20 digits>.json       what servers know after file n (`rechannel.ingest.checkpoints`)
     removed.json                       up to which file the log was removed
 
-A server that writes file n has read all files before it, and creates it only if it is absent. So files follow each other
-without gaps, whatever number of servers write, and each knows the rows and the producers of all before it.
+A server that writes file n has read all files before it, and creates it only if it is absent. So files follow each
+other without gaps, whatever number of servers write, and each knows the rows and the producers of all before it.
 """
 
 from __future__ import annotations
