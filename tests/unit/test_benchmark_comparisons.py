@@ -318,6 +318,7 @@ TINY: dict[str, dict[str, Any]] = {
     "kafka": {"bootstrap": "nowhere:1", "rows": 10, "per_batch": 2},
     "kafka-latency": {"bootstrap": "nowhere:1"},
     "recovery": {"rate": 10, "warmup_seconds": 5, "before_seconds": 5, "after_seconds": 5},
+    "ingest": {"producers": [2], "rows": [1, 50], "seconds": 0.2},
     "latency": {"rate": 10, "warmup_seconds": 5, "seconds": 10},
     "nexmark": {"events": 10_000},
     "scaling-cost": {"operators": 3, "tasks": 5, "evaluations": 2},

@@ -16,6 +16,7 @@ import typer
 
 from rechannel.cli.bench import bench
 from rechannel.cli.demo import demo
+from rechannel.cli.ingest import ingest
 from rechannel.cli.jobs.abort import abort
 from rechannel.cli.jobs.advice import advice
 from rechannel.cli.jobs.control import control
@@ -77,6 +78,7 @@ def rechannel(
 
 app.command("demo")(demo)
 app.command("run")(run)
+app.command("ingest")(ingest)
 app.command("status")(status)
 app.command("state")(state)
 app.command("sql")(sql)

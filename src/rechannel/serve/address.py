@@ -40,7 +40,11 @@ def listen(host: str, port: int) -> socket.socket:
         raise RefusedError(msg) from error
     family, _, _, _, where = found[0]
     try:
-        return socket.create_server(where[:2], family=family, backlog=128)
+        listener = socket.create_server(where[:2], family=family, backlog=128)
+        # A response is sent in two parts, of which the second one would wait for an answer to the first, for 40 ms.
+        # asyncio sees to that for sockets of its own only; connections inherit the option.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listener
     except OSError as error:
         msg = (
             f"cannot listen on port {port} of {host!r} ({error.strerror}); port=0 takes a free one"

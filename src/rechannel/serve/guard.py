@@ -21,8 +21,21 @@ App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 BODY_SECONDS = 30.0
 """How long a body may take to arrive."""
 
-MOST_THROWN_AWAY = 8 * MOST_BYTES
-"""Bytes of a body that is too large that are read and dropped: clients read a response only after sending."""
+THROWN_AWAY = 8
+"""How many times the largest body is read and dropped of one that is too large: clients read a response only after
+sending.
+"""
+
+JSON = frozenset({"application/json"})
+
+JOB_TOKEN = (
+    "this job needs its token, as `Authorization: Bearer TOKEN`: the one given to job.serve(),"
+    " or server.token, which commands of the same user on the same machine find themselves"
+)
+
+FULL = (
+    "too many bytes wait to be handled: send the request again after a while, and fewer at a time"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +61,19 @@ class Rules:
     local: bool
     """Whether the Host must be loopback or `bound`, and the Origin the same."""
 
-    def refuse(self, method: str, headers: list[tuple[str, str]]) -> Refusal | None:
+    kinds: frozenset[str] = JSON
+    """Content types of bodies."""
+
+    kinds_message: str = "bodies are JSON: Content-Type: application/json"
+    """Message to a body of another type."""
+
+    token_message: str = JOB_TOKEN
+    """Message to a request without the token."""
+
+    unlocked: frozenset[str] = frozenset()
+    """Paths whose GET needs no token."""
+
+    def refuse(self, method: str, headers: list[tuple[str, str]], path: str = "") -> Refusal | None:
         """The response to a refused request, or None. headers: names in lower case."""
 
         def all_of(name: str) -> list[str]:
@@ -58,25 +83,19 @@ class Rules:
             stranger = self._from_a_stranger(all_of("host"), all_of("origin"))
             if stranger is not None:
                 return stranger
-        if not bears(all_of("authorization"), self.token):
+        open_to_all = method == "GET" and path in self.unlocked
+        if not open_to_all and not bears(all_of("authorization"), self.token):
             return Refusal(
                 status=401,
                 error="unauthorized",
-                message=(
-                    "this job needs its token, as `Authorization: Bearer TOKEN`: the one given to job.serve(),"
-                    " or server.token, which commands of the same user on the same machine find themselves"
-                ),
+                message=self.token_message,
                 headers=(("WWW-Authenticate", "Bearer"),),
             )
         kinds = [value.partition(";")[0].strip().lower() for value in all_of("content-type")]
         sizes = {*all_of("content-length"), *all_of("transfer-encoding")}
         nothing = not kinds and sizes <= {"0"}
-        if method == "POST" and kinds != ["application/json"] and not nothing:
-            return Refusal(
-                status=415,
-                error="malformed",
-                message="bodies are JSON: Content-Type: application/json",
-            )
+        if method == "POST" and (len(kinds) != 1 or kinds[0] not in self.kinds) and not nothing:
+            return Refusal(status=415, error="malformed", message=self.kinds_message)
         return None
 
     def _from_a_stranger(self, hosts: list[str], origins: list[str]) -> Refusal | None:
@@ -91,61 +110,122 @@ class Rules:
         return None
 
 
+class Room:
+    """Bytes that all requests together may hold. For one thread."""
+
+    def __init__(self, most: int) -> None:
+        """most: bytes."""
+        self.most = most
+        self.held = 0
+
+    def take(self, size: int) -> bool:
+        """Hold more bytes, if they are within the bound."""
+        if self.held + size > self.most:
+            return False
+        self.held += size
+        return True
+
+    def give(self, size: int) -> None:
+        """Hold fewer."""
+        self.held -= size
+
+
+class Share:
+    """What one request holds of the room."""
+
+    def __init__(self, room: Room | None) -> None:
+        """room: None for no bound."""
+        self._room = room
+        self.size = 0
+
+    def take(self, size: int) -> bool:
+        """Hold more bytes, if there is room."""
+        if self._room is not None and not self._room.take(size):
+            return False
+        self.size += size
+        return True
+
+    def give(self) -> None:
+        """Hold nothing any more."""
+        if self._room is not None:
+            self._room.give(self.size)
+        self.size = 0
+
+
+SHARE = "rechannel.share"
+"""Key of a request's `Share` in its scope."""
+
+
 class Guard:
     """Passes on the requests that the rules allow, with a complete body of limited size."""
 
-    def __init__(self, app: App, rules: Rules) -> None:
-        """Guard this application."""
+    def __init__(
+        self, app: App, rules: Rules, *, most_bytes: int = MOST_BYTES, room: Room | None = None
+    ) -> None:
+        """Guard this application. most_bytes: of a body. room: of all bodies together."""
         self._app = app
         self._rules = rules
+        self._most = most_bytes
+        self._room = room
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         if scope["type"] != "http":
             return
         headers = [(k.decode("latin-1"), v.decode("latin-1")) for k, v in scope["headers"]]
-        refusal = self._rules.refuse(scope["method"], headers)
-        body = b""
-        if refusal is None:
-            arrived = await _body(receive)
-            if isinstance(arrived, Refusal):
-                refusal = arrived
-            elif arrived is None:
+        refusal = self._rules.refuse(scope["method"], headers, scope["path"])
+        share = scope[SHARE] = Share(self._room)
+        try:
+            body = b""
+            if refusal is None:
+                arrived = await _body(receive, self._most, share)
+                if isinstance(arrived, Refusal):
+                    refusal = arrived
+                elif arrived is None:
+                    return
+                else:
+                    body = arrived
+            if refusal is not None:
+                await _answer(refusal)(scope, receive, send)
                 return
-            else:
-                body = arrived
-        if refusal is not None:
-            content = {"error": refusal.error, "message": refusal.message}
-            headers_ = {**dict(refusal.headers), "Connection": "close"}
-            answer = JSONResponse(content, status_code=refusal.status, headers=headers_)
-            await answer(scope, receive, send)
-            return
-        await self._app(scope, _again(body, receive), send)
+            await self._app(scope, _again(body, receive), send)
+        finally:
+            share.give()
 
 
-async def _body(receive: Receive) -> bytes | Refusal | None:
+def _answer(refusal: Refusal) -> JSONResponse:
+    content = {"error": refusal.error, "message": refusal.message}
+    headers = {**dict(refusal.headers), "Connection": "close"}
+    return JSONResponse(content, status_code=refusal.status, headers=headers)
+
+
+async def _body(receive: Receive, most: int, share: Share) -> bytes | Refusal | None:
     """The whole body, or the response to a refused one; None if the client has disconnected."""
     parts: list[bytes] = []
-    size = 0
+    size, full = 0, False
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            while size <= MOST_THROWN_AWAY:
+            while size <= THROWN_AWAY * most:
                 message = await receive()
                 if message["type"] != "http.request":
                     return None
                 part = message.get("body", b"")
                 size += len(part)
-                if size <= MOST_BYTES:
+                full = full or (size <= most and not share.take(len(part)))
+                if size <= most and not full:
                     parts.append(part)
                 else:
                     parts.clear()
+                    share.give()
                 if not message.get("more_body", False):
                     break
     except TimeoutError:
         return Refusal(status=408, error="malformed", message="the body did not arrive in time")
-    if size > MOST_BYTES:
-        message_ = f"the body is too large: at most {MOST_BYTES:,} bytes are read"
+    if size > most:
+        message_ = f"the body is too large: at most {most:,} bytes are read"
         return Refusal(status=413, error="malformed", message=message_)
+    if full:
+        return Refusal(status=429, error="not_ready", message=FULL, headers=(("Retry-After", "1"),))
     return b"".join(parts)
 
 

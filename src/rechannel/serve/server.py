@@ -62,9 +62,7 @@ class Server:
     @property
     def url(self) -> str:
         """Its address, such as http://127.0.0.1:8520."""
-        wildcard = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-        host = wildcard.get(self.host, self.host)
-        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+        return url_of(self.host, self.port)
 
     @property
     def is_open(self) -> bool:
@@ -142,14 +140,14 @@ def serve(
         check_token(token)
     listener = listen(host, port)
     secret = words() if token is None else token
-    left = None if token is not None else _leave(listener, secret)
+    left = None if token is not None else leave(listener, secret, "job.serve(token=...)")
     rules = Rules(bound=host, token=secret, local=token is None and is_loopback(host))
-    config = _configuration(application(job, rules, allowed))
+    config = configuration(application(job, rules, allowed))
     return Server(job, uvicorn.Server(config), listener, secret, left)
 
 
-def _configuration(app: Any) -> uvicorn.Config:
-    """Return how uvicorn serves an application."""
+def configuration(app: Any, *, graceful_s: int = 2) -> uvicorn.Config:
+    """Return how uvicorn serves an application. graceful_s: for how long its end waits for requests."""
     import uvicorn
 
     from rechannel.serve.connections import Impatient
@@ -164,19 +162,28 @@ def _configuration(app: Any) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_graceful_shutdown=2,
+        timeout_graceful_shutdown=graceful_s,
     )
 
 
-def _leave(listener: socket.socket, token: str) -> Path:
-    """Write a token for this user's commands. Raises RefusedError, and closes the socket."""
+def leave(listener: socket.socket, token: str, instead: str) -> Path:
+    """Write a token for this user's commands. Raises RefusedError, and closes the socket.
+
+    instead: how to give a token.
+    """
     host, port = listener.getsockname()[:2]
     try:
         return leave_token(host, port, token)
     except (OSError, RefusedError) as error:
         listener.close()
-        msg = f"the token cannot be written where commands find it ({error}); give one: job.serve(token=...)"
+        msg = f"the token cannot be written where commands find it ({error}); give one: {instead}"
         raise RefusedError(msg) from error
+
+
+def url_of(host: str, port: int) -> str:
+    """Return the URL of a server that is bound to an address; of this machine, if it is bound to all."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def require_extra() -> None:

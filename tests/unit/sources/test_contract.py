@@ -27,8 +27,10 @@ from rechannel.sources.connectors import (
     MemoryConnector,
     PythonConnector,
 )
+from rechannel.sources.ingest.connector import IngestConnector
 from rechannel.sources.reader import Offset, SourceReader, Split
 from rechannel.state.stores.memory import MemoryStore
+from tests.support.ingesting import posted, writer_of
 
 
 def journalled(value: Any) -> Any:
@@ -178,6 +180,23 @@ class TestMemory(SourceContract):
 class TestMemoryInPieces(TestMemory):
     partitions = 3
     bound = 2
+
+
+class TestIngested(SourceContract):
+    bound: int | None = None
+
+    def connector(self, tmp_path):
+        writer_of(tmp_path / "log")
+        return IngestConnector(path=str(tmp_path / "log"), per_timestep=self.bound)
+
+    def more(self, connector, rows):
+        writer = writer_of(Path(connector.path))
+        for first in range(self.made, self.made + rows, 2):
+            writer.keep([posted(range(first, min(first + 2, self.made + rows)))])
+
+
+class TestIngestedBounded(TestIngested):
+    bound = 3
 
 
 def numbers(start: int, stop: int) -> pa.RecordBatch:

@@ -37,6 +37,7 @@ from rechannel.sources.connectors import (
     spark_options,
 )
 from rechannel.sources.frame import HandoverConnector
+from rechannel.sources.ingest.connector import IngestConnector
 from rechannel.sources.input_files.malformed import COLUMN, FORMATS, parting, with_text
 from rechannel.sources.kafka.connector import KafkaConnector, OnLost, Starting
 
@@ -236,6 +237,27 @@ class Reader:
         return self.connector(
             connector, DerivedName(plain(first) or "kafka"), name=name, tasks=tasks
         )
+
+    def ingested(
+        self,
+        path: str | PathLike[str],
+        *,
+        schema: Columns | None = None,
+        per_timestep: int | None = None,
+        tasks: int | None = None,
+        name: str | None = None,
+    ) -> Stream:
+        """Read the rows that producers have posted to `rechannel ingest`, in the order in which they were kept.
+
+        Args:
+            path: directory or URL that `rechannel ingest` was given.
+            schema: columns; None = those of the log.
+            per_timestep: most rows that a timestep takes.
+            tasks, name: see `Reader`.
+        """
+        place = fspath(path)
+        connector = IngestConnector(path=place, schema=schema, per_timestep=per_timestep)
+        return self.connector(connector, DerivedName(files_name(place)), name=name, tasks=tasks)
 
     def python(
         self,

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import math
 import os
 import stat
 import sys
@@ -157,17 +158,29 @@ class LocalStore:
         except OSError as error:
             raise self._refusal("read", path, error) from error
 
-    def sweep_temporaries(self) -> int:
+    def settle(self, key: str) -> None:
+        """Make the names in a key's folder durable, also those of files that others wrote.
+
+        A file can be seen before the process that writes it has made its name durable.
+        """
+        path = self._path(key)
+        try:
+            self._settle(path)
+        except OSError as error:
+            raise self._refusal("write", path, error) from error
+
+    def sweep_temporaries(self, before_s: float = math.inf) -> int:
         """Remove the files of crashed writers. Returns their number.
 
-        A write that is running elsewhere then fails, so a driver calls this after it has taken
-        over and before it starts work.
+        before_s: Unix time; only files from before it. A write that is running elsewhere then fails,
+        so a driver calls this after it has taken over and before it starts work.
         """
         swept = 0
         for folder, _, names in os.walk(self.root):
             for name in names:
-                if name.startswith(_TEMPORARY):
-                    _remove(f"{folder}/{name}")
+                path = f"{folder}/{name}"
+                if name.startswith(_TEMPORARY) and _modified(path) < before_s:
+                    _remove(path)
                     swept += 1
         return swept
 
@@ -309,6 +322,13 @@ def _link(temporary: str, path: str) -> bool:
         # ours.
         return os.stat(temporary).st_nlink > 1
     return True
+
+
+def _modified(path: str) -> float:
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return math.inf  # its writer has just removed it
 
 
 def _remove(path: str) -> None:

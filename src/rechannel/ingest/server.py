@@ -1,0 +1,205 @@
+"""An ingest server: a log, the thread that writes it, and the threads that answer."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import threading
+import time
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import pyarrow as pa
+
+from rechannel.errors import RefusedError
+from rechannel.ingest.columns import Columns
+from rechannel.ingest.committing import LINGER_S, Committer
+from rechannel.ingest.writing import LogWriter
+from rechannel.serve.address import check_token, is_loopback, listen
+from rechannel.serve.server import configuration, leave, require_extra, url_of
+from rechannel.sources.ingest.log import Identity, IngestLog, read_identity, write_identity
+from rechannel.state.store import Backing
+from rechannel.state.stores.local import Durability, LocalStore
+from rechannel.state.stores.locations import check_bucket, check_keys, open_backing
+from rechannel.state.tokens import take_token_away
+
+if TYPE_CHECKING:
+    import uvicorn
+
+PORT = 8521
+"""Default port."""
+
+REQUEST_BYTES = 8_000_000
+"""Size of a body."""
+
+WAITING_BYTES = 256_000_000
+"""Bytes of bodies and of their rows that wait to be durable."""
+
+GRACEFUL_S = 30
+"""How long an end waits for requests that have begun."""
+
+STALE_S = 3_600.0
+"""Age after which a temporary file has no living writer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a server takes."""
+
+    request_bytes: int = REQUEST_BYTES
+    waiting_bytes: int = WAITING_BYTES
+    linger_s: float = LINGER_S
+    """How long a file waits for more requests."""
+    ignore_unknown: bool = False
+    """Whether members of rows that are no columns are ignored."""
+
+    def __post_init__(self) -> None:
+        """Check the bounds. Raises RefusedError."""
+        if not 0 < self.request_bytes <= self.waiting_bytes:
+            raise RefusedError(
+                f"a request may have {self.request_bytes:,} bytes, and all that wait {self.waiting_bytes:,}: the first"
+                " must be at least 1, and not larger than the second"
+            )
+        if not 0 <= self.linger_s <= 1:
+            raise RefusedError(
+                f"a file may wait for requests for 0 to 1 s, not for {self.linger_s:g} s"
+            )
+
+
+def open_log(path: str, schema: pa.Schema | None) -> IngestLog:
+    """Open the log at a directory or URL, and make it if there is none.
+
+    Raises RefusedError if it has other columns, or if there is none and no columns are given; SetUpError,
+    StorageError.
+    """
+    store = open_backing(path, Durability.POWER)
+    check_keys(store)
+    identity = read_identity(store)
+    if identity is None:
+        if schema is None:
+            raise RefusedError(
+                f"there is no ingest log at {path} yet: give its columns, as in --schema 'user STRING, ms BIGINT'"
+            )
+        check_bucket(store)
+    if schema is not None:
+        identity = write_identity(store, Identity(id=uuid.uuid4().hex, schema=schema))
+    if identity is None:
+        raise RefusedError(f"the ingest log at {path} has just been removed")
+    return IngestLog(store=store, identity=identity, place=path)
+
+
+@dataclass
+class IngestServer:
+    """Answers until it is closed. Made by `serve_log`."""
+
+    log: IngestLog
+    committer: Committer
+    token: str
+    token_file: Path | None
+    """File with the token that was made for this server; None for a token that was given."""
+    _server: uvicorn.Server
+    _listener: socket.socket
+    host: str = field(init=False)
+    port: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Start the threads."""
+        self.host, self.port = self._listener.getsockname()[:2]
+        self.committer.start()
+        self._thread = threading.Thread(
+            target=self._serve, name="rechannel-ingest-serve", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """Its address, such as http://127.0.0.1:8521."""
+        return url_of(self.host, self.port)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it still answers, and can keep rows."""
+        return self._thread.is_alive() and self.committer.alive
+
+    def close(self) -> None:
+        """Keep and answer what has begun, and end."""
+        self._server.should_exit = True
+        self._thread.join(GRACEFUL_S + 10)
+        self.committer.close(GRACEFUL_S)
+
+    def __enter__(self) -> Self:
+        """Return itself; closed at the end of the `with`."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+    def _serve(self) -> None:
+        try:
+            with self._listener:
+                self._server.run(sockets=[self._listener])
+        finally:
+            if self.token_file is not None:
+                with suppress(OSError):  # the folder is gone
+                    take_token_away(self.token_file, self.token)
+
+
+def serve_log(
+    path: str,
+    *,
+    schema: pa.Schema | None = None,
+    host: str = "127.0.0.1",
+    port: int = PORT,
+    token: str | None = None,
+    limits: Limits | None = None,
+) -> IngestServer:
+    """Serve an ingest log over HTTP, in threads.
+
+    schema: columns of a new log; None for those of an existing one. port: 0 takes a free one. token: what requests
+    must carry; without one, it is made, and written to a file that processes of this user find.
+    Raises SetUpError without the extra `serve`, RefusedError, DataflowError for a type that rows cannot have,
+    StorageError, DamagedStateError.
+    """
+    require_extra()
+    import uvicorn
+
+    from rechannel.ingest.app import KINDS, KINDS_MESSAGE, TOKEN_MESSAGE, UNLOCKED, Ingest, tell
+    from rechannel.serve.guard import Guard, Room, Rules
+
+    limits = limits or Limits()
+    if token is not None:
+        check_token(token)
+    if schema is not None:
+        Columns(schema)
+    log = open_log(path, schema)
+    columns = Columns(log.identity.schema, limits.ignore_unknown)
+    _sweep(log.store)
+    writer = LogWriter(log=log, now_ms=lambda: time.time_ns() // 1_000_000)
+    writer.open()
+    listener = listen(host, port)
+    secret = secrets.token_urlsafe() if token is None else token
+    left = None if token is not None else leave(listener, secret, "--token-file FILE")
+    rules = Rules(
+        bound=host,
+        token=secret,
+        local=token is None and is_loopback(host),
+        kinds=frozenset(KINDS),
+        kinds_message=KINDS_MESSAGE,
+        token_message=TOKEN_MESSAGE,
+        unlocked=UNLOCKED,
+    )
+    committer = Committer(writer=writer, done=tell, linger_s=limits.linger_s)
+    app = Ingest(committer=committer, columns=columns, log=log.identity.id).application()
+    guard = Guard(app, rules, most_bytes=limits.request_bytes, room=Room(limits.waiting_bytes))
+    server = uvicorn.Server(configuration(guard, graceful_s=GRACEFUL_S))
+    return IngestServer(log, committer, secret, left, server, listener)
+
+
+def _sweep(store: Backing) -> None:
+    """Remove what writers that were killed have left."""
+    if isinstance(store, LocalStore):
+        store.sweep_temporaries(time.time() - STALE_S)

@@ -1,0 +1,1 @@
+"""The ingest log: rows that plain producers posted, as a source."""
