@@ -1,4 +1,4 @@
-"""Records in one column as columns, a batch at a time. What is no record becomes a dead letter, or fails the timestep."""
+"""Records in one column as columns, a batch at a time. What is no record is a dead letter, or fails the timestep."""
 
 from __future__ import annotations
 

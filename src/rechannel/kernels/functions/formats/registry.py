@@ -12,6 +12,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from rechannel.errors import DataflowError, NotPermittedError, SetUpError, StorageError
@@ -144,9 +145,7 @@ class _Client:
             if (each.subject, each.version) in seen:
                 continue
             seen.add((each.subject, each.version))
-            found = self._asked(
-                lambda each=each: self._client.get_version(each.subject, each.version)
-            )
+            found = self._asked(partial(self._client.get_version, each.subject, each.version))
             if found is None:
                 raise StorageError(
                     f"the schema registry at {self._registry.url} has no version {each.version} of"
