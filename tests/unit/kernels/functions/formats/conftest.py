@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-from tests.support.schema_registry import schema_registry
+from tests.support.schema_registry import SchemaRegistry, schema_registry
 
 
 @pytest.fixture
-def registry():
+def registry() -> Iterator[SchemaRegistry]:
     with schema_registry() as made:
         yield made

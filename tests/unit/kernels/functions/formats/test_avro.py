@@ -81,7 +81,9 @@ EVERY = {
 ints = st.integers(-(2**31), 2**31 - 1)
 longs = st.integers(-(2**63), 2**63 - 1)
 texts = st.text(st.characters(codec="utf-8"), max_size=5)
-times = st.datetimes(dt.datetime(1700, 1, 1), dt.datetime(2200, 1, 1))
+times = st.datetimes(
+    dt.datetime.fromisoformat("1700-01-01"), dt.datetime.fromisoformat("2200-01-01")
+)
 inner = st.fixed_dictionaries({"x": longs, "m": st.dictionaries(texts, longs, max_size=2)})
 every = st.fixed_dictionaries(
     {

@@ -64,6 +64,7 @@ VALUES = {
     "string": st.text(st.characters(codec="utf-8"), max_size=4),
     **{kind: whole(int(kind[-2:]), kind[0] not in "uf") for kind in SCALARS if kind[-2:] in ("32", "64")},
 }  # fmt: skip
+FIRST, LAST = map(dt.datetime.fromisoformat, ("0001-01-02", "9999-12-30"))
 longs = whole(64, signed=True)
 inner = st.fixed_dictionaries({"x": longs})
 every = st.fixed_dictionaries(
@@ -72,7 +73,7 @@ every = st.fixed_dictionaries(
         "left": whole(32, signed=True), "maybe": longs, "e": st.sampled_from(["A", "B"]), "r": inner,
         "many": st.lists(longs, max_size=3), "rs": st.lists(inner, max_size=2),
         "m": st.dictionaries(VALUES["string"], longs, max_size=1),
-        "at": st.datetimes(dt.datetime(1, 1, 2), dt.datetime(9999, 12, 30)), "w": longs,
+        "at": st.datetimes(FIRST, LAST), "w": longs,
     },
 )  # fmt: skip
 

@@ -152,11 +152,15 @@ def converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
         )
     if pa.types.is_list(kind):
         inner = converter(kind.value_type)
-        return inner and (lambda value: None if value is None else [inner(each) for each in value])
+        return None if inner is None else _items(inner)
     if pa.types.is_struct(kind):
         members = {f.name: made for f in kind if (made := converter(f.type)) is not None}
         return _members(members) if members else None
     return None
+
+
+def _items(made: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else [made(each) for each in value]
 
 
 def _members(members: Mapping[str, Callable[[Any], Any]]) -> Callable[[Any], Any]:

@@ -120,8 +120,14 @@ def _handler(name: str, files: tuple[bytes, ...]) -> Any:
         import ptars
     except ImportError as error:
         raise SetUpError(MISSING) from error
-    nullable = {f"{of}_nullable": True for of in ("list", "map", "list_value", "map_value")}
-    config = ptars.PtarsConfig(timestamp_unit="us", enum_repr="string", **nullable)
+    config = ptars.PtarsConfig(
+        timestamp_unit="us",
+        enum_repr="string",
+        list_nullable=True,
+        map_nullable=True,
+        list_value_nullable=True,
+        map_value_nullable=True,
+    )
     descriptor = descriptor_of(name, files)
     return ptars.HandlerPool([descriptor.file], config).get_for_message(descriptor)
 
