@@ -2,7 +2,7 @@
 
 A schema never changes under its id, so each worker asks for it once. Only the registry's own answer that it has no such
 schema makes records unreadable; anything else that is not the schema (no connection, an overload, an answer of a proxy)
-fails the timestep, which runs again. What is unknown is asked for again after a while: a registry can be behind.
+fails the timestep, which runs again. What is unknown is asked for again after a while: a registry can be late.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ _KEPT: OrderedDict[_Key, Schemas] = OrderedDict()
 
 
 def schemas(registry: Registry, form: str = "") -> Schemas:
-    """Return this worker's view of a registry. form: in which schemas are asked for; empty = as they are."""
+    """Return this worker's view of a registry. form: in which schemas are asked for; empty = unchanged."""
     key = (registry.url, registry.wait_s, tuple(sorted(registry.options.items())), form)
     with _LOCK:
         if key not in _KEPT:

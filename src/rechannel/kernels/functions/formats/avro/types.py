@@ -147,9 +147,7 @@ def converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
         inner = converter(kind.item_type)
         if inner is None:
             return lambda value: None if value is None else list(value.items())
-        return lambda value: (
-            None if value is None else [(key, inner(each)) for key, each in value.items()]
-        )
+        return _pairs(inner)
     if pa.types.is_list(kind):
         inner = converter(kind.value_type)
         return None if inner is None else _items(inner)
@@ -157,6 +155,12 @@ def converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
         members = {f.name: made for f in kind if (made := converter(f.type)) is not None}
         return _members(members) if members else None
     return None
+
+
+def _pairs(made: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: (
+        None if value is None else [(key, made(each)) for key, each in value.items()]
+    )
 
 
 def _items(made: Callable[[Any], Any]) -> Callable[[Any], Any]:
