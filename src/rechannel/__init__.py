@@ -5,7 +5,8 @@
 
 The root has what every program needs. The rest is grouped: `rc.aggregates`, `rc.windows`, `rc.changes`,
 `rc.strategies`, `rc.control`
-(controllers), `rc.frames` (what user functions receive), `rc.monitoring` (what a job reports), `rc.sources`,
+(controllers), `rc.formats` (of records),
+`rc.frames` (what user functions receive), `rc.monitoring` (what a job reports), `rc.sources`,
 `rc.sinks`, `rc.errors`, `rc.testing`.
 
 Names are loaded when they are first used: importing the package costs nothing and needs neither Spark nor Java.
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         changes,
         control,
         errors,
+        formats,
         frames,
         monitoring,
         sinks,
@@ -78,6 +80,7 @@ _GROUPS = (
     "changes",
     "control",
     "errors",
+    "formats",
     "frames",
     "monitoring",
     "sinks",
@@ -138,6 +141,7 @@ __all__ = [
     "errors",
     "every",
     "for_each_batch",
+    "formats",
     "frames",
     "monitoring",
     "profile",

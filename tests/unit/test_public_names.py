@@ -30,6 +30,7 @@ ROOT = [
     "errors",
     "every",
     "for_each_batch",
+    "formats",
     "frames",
     "monitoring",
     "profile",
@@ -67,6 +68,7 @@ GROUPS = {
         " ReplayedRows ReplayedState SinkProgress SinkStatus SlowestTask Steps StreamAdvice"
         " StreamNeeds TimestepProgress WindowFigures read_events"
     ),
+    "formats": "Format Registry avro json protobuf registry",
     "sinks": "Batch",
     "sources": "MemoryConnector",
     "strategies": "all_at_once batched fluid optimized",

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rechannel.errors import UserFunctionError
+from rechannel.errors import StorageError, UserFunctionError
 from rechannel.kernels.functions.dead_letters import Dividing, Letters, divides
 from rechannel.kernels.functions.resources import WithResource
 from rechannel.kernels.functions.user_errors import placed
@@ -193,7 +193,7 @@ def guarded(node: str, call: Callable[[], Any]) -> Any:
     """Run a user's function. Raises UserFunctionError with the node's name and the user's own traceback."""
     try:
         return call()
-    except UserFunctionError:
+    except (UserFunctionError, StorageError):  # of a store, or a registry, that does not answer
         raise
     except Exception as error:
         text = "".join(traceback.format_exception(error))

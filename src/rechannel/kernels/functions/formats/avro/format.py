@@ -1,0 +1,157 @@
+"""Records of Avro as columns: one by one, since each has to end where its bytes do."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from rechannel.errors import DataflowError, SetUpError
+from rechannel.kernels.functions.formats.avro.types import columns_of, converter, without_uuids
+from rechannel.kernels.functions.formats.format import (
+    Format,
+    Parsed,
+    binaries,
+    by_halves,
+    in_groups,
+)
+from rechannel.kernels.functions.formats.framing import HEAD, framed
+from rechannel.kernels.functions.formats.registry import Registry, Written, schemas
+
+MISSING = "Avro needs fastavro: pip install 'rechannel[formats]', on every executor"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Avro(Format):
+    """Reads records with a schema, whatever version of it they were written with."""
+
+    called: ClassVar[str] = "Avro"
+    schema: str
+    """The reader's, as the text of JSON."""
+    registry: Registry | None = None
+    """Has the schemas that records were written with; None = values are records alone, written with `schema`."""
+
+    def __post_init__(self) -> None:
+        """Check the schema. Raises DataflowError."""
+        _ = self.columns
+
+    @property
+    def columns(self) -> pa.Schema:
+        """Return the columns of the reader's schema."""
+        return _reader(self.schema).columns
+
+    def parsed(self, values: pa.Array) -> Parsed:
+        """Read values. See `Format`."""
+        values = binaries(values)
+        reader = _reader(self.schema)
+        if self.registry is None:
+            whole = {"": values.is_valid().to_numpy(zero_copy_only=False).nonzero()[0]}
+            return in_groups(
+                values, whole, lambda _, some: reader.read(some, reader.schema, 0), {}, self.columns
+            )
+        frames, known = framed(values), schemas(self.registry)
+        errors, groups = dict(frames.errors), {}
+        writers = dict[str, Any]()
+        for schema_id, places in frames.places.items():
+            try:
+                writers[str(schema_id)] = _writer(schema_id, known.of(schema_id))
+                groups[str(schema_id)] = places
+            except ValueError as error:
+                errors |= dict.fromkeys(map(int, places), str(error))
+        return in_groups(
+            values,
+            groups,
+            lambda name, some: reader.read(some, writers[name], HEAD),
+            errors,
+            self.columns,
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Reader:
+    """Reads records into the columns of one schema."""
+
+    schema: Any
+    """As fastavro has parsed it."""
+    columns: pa.Schema
+    as_read: pa.StructType
+    convert: Callable[[Any], Any] | None
+
+    def read(self, values: pa.Array, writer: Any, head: int) -> Parsed:
+        """Read values. head: bytes before each record."""
+        from fastavro import schemaless_reader
+
+        made, places, errors = list[Any](), list[int](), dict[int, str]()
+        reader = None if writer is self.schema else self.schema
+        for place, value in enumerate(values.to_pylist()):
+            source = io.BytesIO(value)
+            source.seek(head)
+            try:
+                row = schemaless_reader(source, writer, reader)
+                left = len(value) - source.tell()
+                if left:
+                    errors[place] = f"{left} bytes are left after the record"
+                    continue
+                made.append(row if self.convert is None else self.convert(row))
+                places.append(place)
+            except MemoryError:
+                raise
+            except Exception as error:
+                errors[place] = f"{type(error).__name__}: {error}"
+        fits = by_halves(len(made), lambda start, stop: self._rows(made[start:stop]), self.columns)
+        errors |= {places[at]: error for at, error in fits.errors.items()}
+        return Parsed(rows=fits.rows, errors=errors)
+
+    def _rows(self, made: list[Any]) -> pa.RecordBatch:
+        try:
+            rows = pa.array(made, self.as_read).cast(pa.struct(list(self.columns)))
+        except (pa.ArrowException, OverflowError, TypeError) as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from None
+        return pa.RecordBatch.from_arrays(rows.flatten(), schema=self.columns)
+
+
+@lru_cache(64)
+def _reader(text: str) -> _Reader:
+    fastavro = _fastavro()
+    try:
+        given = fastavro.parse_schema(json.loads(text))
+        parsed = fastavro.parse_schema(without_uuids(json.loads(text)))
+    except Exception as error:
+        raise DataflowError(f"Avro: this is no schema: {error}") from error
+    columns = columns_of(given)
+    return _Reader(
+        schema=parsed,
+        columns=columns,
+        as_read=pa.struct(list(columns_of(given, as_read=True))),
+        convert=converter(pa.struct(list(columns))),
+    )
+
+
+@lru_cache(1024)
+def _writer(schema_id: int, written: Written | None) -> Any:
+    """Return a writer's schema. Raises ValueError if records cannot be read with it."""
+    if written is None:
+        raise ValueError(f"the schema registry has no schema {schema_id}")
+    if written.kind != "AVRO":
+        raise ValueError(f"schema {schema_id} is of {written.kind}, not Avro")
+    named: dict[str, Any] = {}
+    try:
+        for each in written.references:
+            _fastavro().parse_schema(without_uuids(json.loads(each.text)), named_schemas=named)
+        schema = without_uuids(json.loads(written.text))
+        return _fastavro().parse_schema(schema, named_schemas=named)
+    except Exception as error:
+        raise ValueError(f"schema {schema_id} is no schema of Avro: {error}") from error
+
+
+def _fastavro() -> Any:
+    try:
+        import fastavro.schema
+    except ImportError as error:
+        raise SetUpError(MISSING) from error
+    return fastavro

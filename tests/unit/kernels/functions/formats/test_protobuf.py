@@ -1,0 +1,243 @@
+"""Messages of Protocol Buffers as columns."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import rechannel as rc
+from rechannel.dataflow.identity.digests import digest_of
+from rechannel.errors import DataflowError, StorageError
+from rechannel.kernels.functions.formats.framing import framing
+from rechannel.kernels.functions.formats.protobuf.framing import indexes
+from tests.support.messages import add, classes, file
+
+SCALARS = (
+    "double", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string", "bytes", "uint32", "sfixed32",
+    "sfixed64", "sint32", "sint64",
+)  # fmt: skip
+
+
+def everything():
+    of = file()
+    message = of.message_type.add(name="Every")
+    enum = of.enum_type.add(name="E")
+    for number, name in enumerate("AB"):
+        enum.value.add(name=name, number=number)
+    inner = message.nested_type.add(name="In")
+    add(inner, "x", "int64", 1)
+    entry = message.nested_type.add(name="MEntry")
+    entry.options.map_entry = True
+    add(entry, "key", "string", 1)
+    add(entry, "value", "int64", 2)
+    for number, kind in enumerate(SCALARS, start=1):
+        add(message, f"f_{kind}", kind, number)
+    message.oneof_decl.add(name="one")
+    add(message, "left", "int32", 20, oneof_index=0)
+    add(message, "right", "string", 21, oneof_index=0)
+    add(message, "maybe", "int64", 22, optional=True)
+    add(message, "e", "shop.E", 23, enum=True)
+    add(message, "at", "google.protobuf.Timestamp", 24)
+    add(message, "w", "google.protobuf.Int64Value", 25)
+    add(message, "r", "shop.Every.In", 26)
+    add(message, "many", "int64", 27, repeated=True)
+    add(message, "rs", "shop.Every.In", 28, repeated=True)
+    add(message, "m", "shop.Every.MEntry", 29, repeated=True)
+    return classes(of, "shop.Every")[0]
+
+
+EVERY = everything()
+
+
+def whole(bits, signed):
+    low = -(2 ** (bits - 1)) if signed else 0
+    return st.integers(low, 2 ** (bits - signed) - 1)
+
+
+VALUES = {
+    "double": st.floats(allow_nan=False), "bool": st.booleans(), "bytes": st.binary(max_size=4),
+    "string": st.text(st.characters(codec="utf-8"), max_size=4),
+    **{kind: whole(int(kind[-2:]), kind[0] not in "uf") for kind in SCALARS if kind[-2:] in ("32", "64")},
+}  # fmt: skip
+FIRST, LAST = map(dt.datetime.fromisoformat, ("0001-01-02", "9999-12-30"))
+longs = whole(64, signed=True)
+inner = st.fixed_dictionaries({"x": longs})
+every = st.fixed_dictionaries(
+    {f"f_{kind}": VALUES[kind] for kind in SCALARS},
+    optional={
+        "left": whole(32, signed=True), "maybe": longs, "e": st.sampled_from(["A", "B"]), "r": inner,
+        "many": st.lists(longs, max_size=3), "rs": st.lists(inner, max_size=2),
+        "m": st.dictionaries(VALUES["string"], longs, max_size=1),
+        "at": st.datetimes(FIRST, LAST), "w": longs,
+    },
+)  # fmt: skip
+
+
+def written(row) -> bytes:
+    plain = {name: value for name, value in row.items() if name not in ("at", "w")}
+    made = EVERY(**plain)
+    if "at" in row:
+        made.at.FromDatetime(row["at"])
+    if "w" in row:
+        made.w.value = row["w"]
+    return made.SerializeToString()
+
+
+def as_column(row):
+    absent = {
+        **dict.fromkeys(["left", "right", "maybe", "at", "w", "r"]),
+        "e": "A", "many": [], "rs": [], "m": [],
+    }  # fmt: skip
+    made = {**absent, **row}
+    made["m"] = list(dict(made["m"]).items())
+    made["at"] = made["at"] and made["at"].replace(tzinfo=dt.UTC)
+    for name in ("f_uint64", "f_fixed64"):
+        made[name] = Decimal(made[name])
+    return made
+
+
+def parsed(form, *values):
+    return form.parsed(pa.array(values, pa.binary()))
+
+
+@given(st.lists(every, max_size=4))
+def test_columns_are_the_fields(rows):
+    made = parsed(rc.formats.protobuf(EVERY), *map(written, rows))
+    assert made.errors == {}
+    assert made.rows.to_pylist() == [as_column(row) for row in rows]
+    made.rows.validate(full=True)
+
+
+@given(st.binary(max_size=30), every)
+def test_no_bytes_touch_the_other_messages(noise, row):
+    good = written(row)
+    made = parsed(rc.formats.protobuf(EVERY), good, noise, None, good)
+    kept = made.rows.to_pylist()
+    assert kept[0] == kept[-1] == as_column(row)
+    assert len(kept) + len(made.errors) == 4
+    assert set(made.errors) <= {1}
+
+
+def versions():
+    """A reader's file, and a later writer's with another message before it and one more field."""
+    first, later = file(), file()
+    old = first.message_type.add(name="Event")
+    other, new = (later.message_type.add(name=name) for name in ("Other", "Event"))
+    add(other, "x", "int64", 1)
+    for each in (old, new):
+        add(each, "user", "string", 1)
+        add(each, "n", "int64", 2)
+    add(new, "more", "string", 3)
+    return first, later
+
+
+def test_versions_of_a_schema_are_read_with_one(registry):
+    first, later = versions()
+    (event,), (newer,) = classes(first, "shop.Event"), classes(later, "shop.Event")
+    old, new = (
+        registry.register("e", each.SerializeToString(), "PROTOBUF") for each in (first, later)
+    )
+    form = rc.formats.protobuf(event, registry=registry.url)
+    values = [
+        framing(new) + b"\x02\x02" + newer(user="a", n=1, more="x").SerializeToString(),
+        framing(old) + b"\x00" + event(user="b", n=2).SerializeToString(),
+        None,
+        framing(old) + b"\x02\x00" + event(user="c", n=3).SerializeToString(),  # the long form
+        framing(old) + b"\x00" + event(user="d", n=4).SerializeToString(),
+    ]
+    for _ in range(2):
+        made = parsed(form, *values)
+        assert made.errors == {}
+        assert [tuple(row.values()) for row in made.rows.to_pylist()] == [
+            ("a", 1), ("b", 2), (None, None), ("c", 3), ("d", 4)
+        ]  # fmt: skip
+    assert len(registry.asked) == 2, "each schema is asked for once"
+
+
+def test_what_is_no_message_is_named(registry):
+    first, later = versions()
+    changed = file()
+    add(changed.message_type.add(name="Event"), "n", "string", 2)
+    (event,) = classes(first, "shop.Event")
+    good, new, other = (
+        registry.register("e", each.SerializeToString(), "PROTOBUF")
+        for each in (first, later, changed)
+    )
+    avro = registry.register("a", "string")
+    message = event(user="a", n=1).SerializeToString()
+    made = parsed(
+        rc.formats.protobuf(event, registry=registry.url),
+        framing(good) + b"\0" + message,
+        b"\0\0",
+        b"\1" + message,
+        framing(77) + b"\0" + message,
+        framing(avro) + b"\0" + message,
+        framing(new) + b"\0" + message,
+        framing(new) + b"\2\x08" + message,
+        framing(other) + b"\0" + message,
+        framing(good),
+        framing(good) + b"\x04\x00",
+        framing(good) + b"\x03\x00",
+        framing(good) + b"\0" + message[:-1],
+        framing(good) + b"\0" + b"\x0a\x02\xff\xfe",
+        framing(good) + b"\0",
+    )
+    words = {
+        1: "shorter than 5", 2: "does not begin", 3: "no schema 77", 4: "of AVRO", 5: "shop.Other, not shop.Event",
+        6: "no message", 7: "field n", 8: "break off", 9: "break off", 10: "-2 indexes", 11: "EOF", 12: "UTF-8",
+    }  # fmt: skip
+    assert set(made.errors) == set(words)
+    for at, word in words.items():
+        assert word in made.errors[at], (at, made.errors[at])
+    assert made.rows.to_pylist() == [{"user": "a", "n": 1}, {"user": "", "n": 0}]
+
+
+def test_a_registry_without_descriptors_is_no_fault_of_the_records(registry):
+    first, _ = versions()
+    (event,) = classes(first, "shop.Event")
+    at = registry.register("e", b"\xff", "PROTOBUF")
+    registry.by_id[at]["schema"] = 'syntax = "proto3";'
+    form = rc.formats.protobuf(event, registry=registry.url)
+    with pytest.raises(StorageError, match="serialised descriptors"):
+        parsed(form, framing(at) + b"\0")
+
+
+def test_what_has_no_column_is_refused_with_its_name():
+    of = file()
+    node, timed = (of.message_type.add(name=name) for name in ("Node", "Timed"))
+    add(node, "next", "shop.Node", 1)
+    inner = timed.nested_type.add(name="In")
+    add(inner, "nothing", "shop.Timed.Empty", 1)
+    timed.nested_type.add(name="Empty")
+    add(timed, "inner", "shop.Timed.In", 1, repeated=True)
+    loop, empty = classes(of, "shop.Node", "shop.Timed")
+    with pytest.raises(DataflowError, match=r"field next is message shop\.Node within itself"):
+        rc.formats.protobuf(loop)
+    with pytest.raises(DataflowError, match=r"field inner\.nothing is message .* without fields"):
+        rc.formats.protobuf(empty)
+    with pytest.raises(DataflowError, match="give the class of a message"):
+        rc.formats.protobuf(dict)
+
+
+def test_identity_is_the_message():
+    first, later = versions()
+    (event,), (newer,) = classes(first, "shop.Event"), classes(later, "shop.Event")
+    form = rc.formats.protobuf(event)
+    assert digest_of(form) == digest_of(rc.formats.protobuf(event))
+    assert digest_of(form).complete
+    assert digest_of(form) != digest_of(rc.formats.protobuf(newer))
+
+
+@given(st.binary(max_size=12))
+def test_indexes_end_or_are_refused(noise):
+    try:
+        found, at = indexes(noise, 0)
+    except ValueError:
+        return
+    assert 0 < at <= len(noise)
+    assert found
