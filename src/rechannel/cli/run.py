@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import signal
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from threading import Event
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +13,7 @@ import typer
 from rechannel.cli.remote.client import TokenOption, token_of
 from rechannel.cli.remote.values import seconds
 from rechannel.cli.screen import count
+from rechannel.cli.signals import asked_to_stop, ending_at_once, to_main_thread
 from rechannel.errors import NotReadyError, RechannelError
 
 if TYPE_CHECKING:
@@ -95,7 +95,8 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
     """Run the `rc.Job` of a Python file.
 
     Ctrl-C (or SIGTERM) finishes the timesteps in flight, publishes them and ends. A second one ends
-    at once, and loses nothing either.
+    at once, and loses nothing either. `spark-submit` takes the file that `rechannel --launcher`
+    names in place of this command.
     """
     from rechannel.cli.jobs.live import Watcher
     from rechannel.cli.program import find_job, load, split_target
@@ -103,25 +104,31 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
 
     most = seconds(stop_timeout)
     file, name = split_target(target)
-    job = find_job(load(file), name)
     with Watcher(json=as_json) as watcher:
-        watcher.say(f"starting job {job.name!r}")
-        running = job.start(
-            takeover=takeover,
-            revert=revert,
-            remove_later_output=remove_later_output,
-            fresh=fresh or (),
-            without=without or (),
-            replan=replan,
-            mended=mended,
-            allow=allow or (),
-            in_process=InProcess() if in_process else None,
-        )
-        with _served(running, serve, token, allow or ()) as server:
+        with ending_at_once():
+            job = find_job(load(file), name)
+            watcher.say(f"starting job {job.name!r}")
+            running = job.start(
+                takeover=takeover,
+                revert=revert,
+                remove_later_output=remove_later_output,
+                fresh=fresh or (),
+                without=without or (),
+                replan=replan,
+                mended=mended,
+                allow=allow or (),
+                in_process=InProcess() if in_process else None,
+            )
+        # Not earlier: Spark installs its own handler when a session is made.
+        with (
+            asked_to_stop() as asked,
+            _heard_by_jvm(),
+            _served(running, serve, token, allow or ()) as server,
+        ):
             if server is not None:
                 left = f" (token: {server.token_file})" if server.token_file else ""
                 watcher.say(f"serving it at {server.url}{left}")
-            _follow(running, watcher, until_idle=until_idle, most=most)
+            _follow(running, watcher, asked, until_idle=until_idle, most=most)
     watcher.say(
         f"job {running.name!r} stopped after {watcher.seconds:,.1f} s:"
         f" {count(watcher.timesteps)} timesteps, {count(watcher.rows)} rows"
@@ -147,23 +154,23 @@ def _served(
         yield server
 
 
-def _follow(running: RunningJob, watcher: Watcher, *, until_idle: bool, most: float) -> None:
+def _follow(
+    running: RunningJob, watcher: Watcher, asked: Event, *, until_idle: bool, most: float
+) -> None:
     """Show progress until the job shall end, and end it.
 
     most: seconds that ending may take. Raises the error of the job, NotReadyError if it takes longer.
     """
-    # Not earlier: Spark installs its own handler when a session is made.
-    with _asked_to_stop() as asked:
-        while not asked.is_set() and not (until_idle and _is_idle(running)):
-            watcher.look(running)
-            if not until_idle and running.await_termination(_POLL_SECONDS):
-                break
-        if asked.is_set():
-            watcher.say(
-                "stopping: finishing and publishing the timesteps in flight; a second signal ends at once"
-            )
-        running.stop(most)
+    while not asked.is_set() and not (until_idle and _is_idle(running)):
         watcher.look(running)
+        if not until_idle and running.await_termination(_POLL_SECONDS):
+            break
+    if asked.is_set():
+        watcher.say(
+            "stopping: finishing and publishing the timesteps in flight; a second signal ends at once"
+        )
+    running.stop(most)
+    watcher.look(running)
 
 
 def _is_idle(running: RunningJob) -> bool:
@@ -178,20 +185,12 @@ def _is_idle(running: RunningJob) -> bool:
 
 
 @contextmanager
-def _asked_to_stop() -> Iterator[Event]:
-    """An event that the first SIGINT or SIGTERM sets. The second one ends the process."""
-    asked = Event()
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+def _heard_by_jvm() -> Iterator[None]:
+    """Signals to the JVM of a session reach this process."""
+    if "pyspark" not in sys.modules:
+        yield
+        return
+    from rechannel.engine.spark.session.signals import passed_on
 
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        del frame
-        signal.signal(number, signal.SIG_DFL)
-        asked.set()
-
-    for number in before:
-        signal.signal(number, on_signal)
-    try:
-        yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with passed_on(to_main_thread):
+        yield

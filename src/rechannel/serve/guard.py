@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -48,8 +48,10 @@ class Rules:
     local: bool
     """Whether the Host must be loopback or `bound`, and the Origin the same."""
 
-    def refuse(self, method: str, headers: list[tuple[str, str]]) -> Refusal | None:
-        """The response to a refused request, or None. headers: names in lower case."""
+    def refuse(
+        self, method: str, headers: list[tuple[str, str]], *, open_to_all: bool = False
+    ) -> Refusal | None:
+        """The response to a refused request, or None. headers: names in lower case. open_to_all: without a token."""
 
         def all_of(name: str) -> list[str]:
             return [value for key, value in headers if key == name]
@@ -58,6 +60,8 @@ class Rules:
             stranger = self._from_a_stranger(all_of("host"), all_of("origin"))
             if stranger is not None:
                 return stranger
+        if open_to_all:
+            return None
         if not bears(all_of("authorization"), self.token):
             return Refusal(
                 status=401,
@@ -94,19 +98,21 @@ class Rules:
 class Guard:
     """Passes on the requests that the rules allow, with a complete body of limited size."""
 
-    def __init__(self, app: App, rules: Rules) -> None:
-        """Guard this application."""
+    def __init__(self, app: App, rules: Rules, health: Collection[str] = ()) -> None:
+        """Guard this application. health: paths that may be read without a token; bodies are not read there."""
         self._app = app
         self._rules = rules
+        self._health = health
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         if scope["type"] != "http":
             return
         headers = [(k.decode("latin-1"), v.decode("latin-1")) for k, v in scope["headers"]]
-        refusal = self._rules.refuse(scope["method"], headers)
+        health = scope["path"] in self._health and scope["method"] == "GET"
+        refusal = self._rules.refuse(scope["method"], headers, open_to_all=health)
         body = b""
-        if refusal is None:
+        if refusal is None and not health:
             arrived = await _body(receive)
             if isinstance(arrived, Refusal):
                 refusal = arrived
