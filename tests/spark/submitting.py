@@ -93,8 +93,13 @@ class Submitted:
         options: list[str],
         arguments: list[str],
         environment: dict[str, str | None] | None = None,
+        *,
+        plain: bool = False,
     ) -> None:
-        """Start it. options: of spark-submit. arguments: of `rechannel`. environment: changes; None removes."""
+        """Start it. options: of spark-submit. arguments: of `rechannel`. environment: changes; None removes.
+
+        plain: without spark-submit.
+        """
         self.place = place
         self.log = place / "submit.log"
         beside = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_DIRS": str(place / "local")}
@@ -107,8 +112,10 @@ class Submitted:
             **(environment or {}),
         }
         clean = {name: value for name, value in found.items() if value is not None}
-        command = [str(SUBMIT), "--driver-memory", "600m"]
-        command += ["--driver-java-options", SHORT_LIVED, *options, launcher.__file__, *arguments]
+        command = [str(SUBMIT), "--driver-memory", "600m", "--driver-java-options", SHORT_LIVED]
+        if plain:
+            command = [sys.executable]
+        command += [*options, launcher.__file__, *arguments]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
                 command,

@@ -124,6 +124,19 @@ def test_sigterm_to_every_process_at_once_is_one_request(submit, tmp_path):
     stopped(tmp_path)
 
 
+def test_a_service_without_spark_submit_stops_as_gracefully(tmp_path):
+    """Its JVM receives SIGTERM together with Python, and passes it on in place of ending."""
+    path = program(tmp_path, rows=None, more=", rows_per_second=2_000", session='"local[2]"')
+    running = Submitted(tmp_path, [], ["run", str(path)], plain=True)
+    try:
+        running.until_committed(3)
+        running.send_to_all(signal.SIGTERM)
+        assert running.ended() == 0, running.said()[-4_000:]
+    finally:
+        running.kill()
+    stopped(tmp_path)
+
+
 def test_a_second_sigterm_ends_at_once(submit, tmp_path):
     hangs = "\n\ndef where(batch):\n    import time\n    time.sleep(600)\n    return batch\n\n"
     path = program(tmp_path, rows=None)
