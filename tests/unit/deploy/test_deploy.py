@@ -143,6 +143,30 @@ def test_the_entrypoint_starts_an_executor_as_spark_asks_for_it(tmp_path):
     }
 
 
+@pytest.mark.skipif(shutil.which("sh") is None, reason="needs a POSIX shell")
+def test_the_entrypoint_starts_a_driver_and_anything_else(tmp_path):
+    fake = tmp_path / "bin" / "spark-submit"
+    fake.parent.mkdir()
+    fake.write_text('#!/bin/sh\necho "$$" "$@"\n')
+    fake.chmod(0o755)
+    environment = {
+        "PATH": os.environ["PATH"],
+        "SPARK_HOME": str(tmp_path),
+        "SPARK_DRIVER_BIND_ADDRESS": "10.0.0.8",
+    }
+
+    def said(*arguments):
+        command = ["sh", str(IMAGE / "entrypoint.sh"), *arguments]
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as child:
+            return child.pid, child.communicate(timeout=60)[0].split()
+
+    pid, words = said("driver", "--properties-file", "/opt/spark.properties")
+    assert int(words[0]) == pid, "a signal to the container reaches spark-submit"
+    assert "spark.driver.bindAddress=10.0.0.8" in words
+    assert words[-4:] == ["--deploy-mode", "client", "--properties-file", "/opt/spark.properties"]
+    assert said("echo", "a", "b")[1] == ["a", "b"]
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
 def test_systemd_reads_the_unit(tmp_path):
     there = re.sub(r"(ExecStart=)\S+", r"\1/bin/true", UNIT.read_text())
