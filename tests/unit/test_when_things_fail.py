@@ -99,7 +99,7 @@ def test_options_and_errors_are_there(name: str) -> None:
     run = typer.main.get_command(app).commands["run"]  # type: ignore[attr-defined]
     known = {option for parameter in run.params for option in parameter.opts}
     of_others = {"--launcher", "--master", "--name", "--driver-memory", "--deploy-mode", "--files"}
-    of_others |= {"--archives", "--conf", "--py-files", "--from-literal"}
+    of_others |= {"--yes", "--archives", "--conf", "--py-files", "--from-literal"}
     assert set(re.findall(r"(?<![\w-])--[a-z-]+", text)) <= known | of_others
     for error in re.findall(r"`(\w+Error)`", text):
         assert hasattr(errors, error)
