@@ -20,7 +20,9 @@ BENCH_OUT ?= benchmarks/results
 BIN := .venv/bin
 # What is written in Markdown; .mdformat.toml says how.
 PAGES := *.md benchmarks docs examples
-PYTEST := -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# A test process that dies ends the run, which names its test. A replaced one gets the same test again, and with
+# loadfile a run whose processes have been replaced never ends.
+PYTEST := -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 .DEFAULT_GOAL := help
 # Tests and benchmarks that run beside each other disturb each other's figures.

@@ -7,6 +7,7 @@ A `Job` is a dataflow with a name and a state directory; `start()` checks everyt
 from __future__ import annotations
 
 import os
+import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -25,7 +26,10 @@ from rechannel.dataflow.pictures.svg import draw_svg
 from rechannel.dataflow.pictures.text import draw_text
 from rechannel.dataflow.streams.stream import Stream, dataflow_of, one_session
 from rechannel.dataflow.streams.writer import Flow
+from rechannel.engine.journal.lease import process_started
 from rechannel.engine.journal.log import kept_entries, read_only
+from rechannel.engine.journal.standby import Standby, wait
+from rechannel.engine.journal.this_driver import this_holder
 from rechannel.engine.program.explain import explain
 from rechannel.engine.program.physical import compile_plan
 from rechannel.engine.program.steps import first_configuration
@@ -34,7 +38,7 @@ from rechannel.engine.replay.judging import Shown
 from rechannel.engine.replay.programs import dataflow_then
 from rechannel.engine.replay.selecting import Selection, asked_for, select
 from rechannel.errors import DataflowError, NotReadyError, RefusedError
-from rechannel.job_seams import InProcess, job_seams, wall_clock
+from rechannel.job_seams import InProcess, job_seams, steady_clock, wall_clock
 from rechannel.model.text import Text
 from rechannel.replayed import Replay
 from rechannel.running import Replayable, RunningJob, Server
@@ -243,6 +247,38 @@ class Job:
 
     def _repr_html_(self) -> str:
         return self.svg()
+
+    def stand_by(
+        self,
+        stop: Callable[[], bool] = lambda: False,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> bool:
+        """Wait until no driver runs on the state directory.
+
+        A driver on this host counts as ended when its process is gone, one on another host when it has not
+        renewed its lease for 10 seconds of this host's clock. Several drivers may stand by; that the journal
+        fences all but one of them does not depend on it.
+
+        Args:
+            stop: whether to give up; asked once a second.
+            tell: called with a sentence about each driver that it waits for.
+
+        Returns:
+            False if `stop` said so.
+
+        Raises:
+            NotPermittedError: the state directory may not be read.
+        """
+        return wait(
+            self._store,
+            Standby(host=this_holder().host, started=process_started),
+            clock=steady_clock,
+            sleep=time.sleep,
+            stop=stop,
+            tell=lambda holder: tell(
+                f"standing by: process {holder.pid} on host {holder.host} runs the job"
+            ),
+        )
 
     def start(  # noqa: PLR0913 - what may be meant by a start
         self,

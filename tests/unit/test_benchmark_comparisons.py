@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -291,7 +292,29 @@ def placed_run(*, placed: bool) -> dict[str, Any]:
     return {"timesteps": timesteps, "begun": 40, "installed": 65, "placed": [70] if placed else []}
 
 
+def failed_run() -> dict[str, Any]:
+    """A run of `recovery` at 10 lines per second for 15 s, in which a batch waits 4 s from second 10 on."""
+    ends = [*range(1, 11), 14, 15]
+    commits = [
+        [10 * first, 10 * end, 1_000_000_000 * end]
+        for first, end in zip([0, *ends[:-1]], ends, strict=True)
+    ]
+    began = [1_000_000_000 * end - 500_000_000 for end in ends]
+    began[10] = 10_000_000_000
+    return {
+        "start_ns": 0,
+        "commits": commits,
+        "began_ns": began,
+        "failed_ns": 10_100_000_000,
+        "known_ns": 13_000_000_000,
+        "failed": 1,
+    }
+
+
 TINY: dict[str, dict[str, Any]] = {
+    "kafka": {"bootstrap": "nowhere:1", "rows": 10, "per_batch": 2},
+    "kafka-latency": {"bootstrap": "nowhere:1"},
+    "recovery": {"rate": 10, "warmup_seconds": 5, "before_seconds": 5, "after_seconds": 5},
     "latency": {"rate": 10, "warmup_seconds": 5, "seconds": 10},
     "nexmark": {"events": 10_000},
     "scaling-cost": {"operators": 3, "tasks": 5, "evaluations": 2},
@@ -305,6 +328,17 @@ TINY: dict[str, dict[str, Any]] = {
     },
 }
 """Sizes of benchmarks that compute something themselves, whatever becomes of their processes."""
+RUNS: dict[str, Callable[[], dict[str, Any]]] = {
+    "autopilot": flown,
+    "ds2-flink": word_count,
+    "ds2-heron": heron_run,
+    "kafka": lambda: {"ended": [1.0, 2.0, 3.0, 4.0, 5.0], "rows": [2, 4, 6, 8, 10]},
+    "kafka-latency": lambda: {"waits": [(1.0, 5_000.0), (30.0, 10.0)]},
+    "recovery": failed_run,
+    "scale-logs": lambda: advised_run(2_000.0),
+    "simulator-error": recorded_run,
+}
+"""What a run returns beside the rest, for benchmarks whose sides return the same."""
 ONLY = {"ds2-heron": frozenset({"ds2", SPARK})}
 """Variants of benchmarks that simulate others besides."""
 
@@ -324,16 +358,7 @@ def test_goals_are_ratios_of_the_full_size(
             made |= stepped_run(v)
         if name == "ds2-nexmark":
             made |= measured([{LOADS[v.name].main: 28}] * 4)
-        if name == "ds2-flink":
-            made |= word_count()
-        if name == "autopilot":
-            made |= flown()
-        if name == "ds2-heron":
-            made |= heron_run()
-        if name == "scale-logs":
-            made |= advised_run(2_000.0)
-        if name == "simulator-error":
-            made |= recorded_run()
+        made |= RUNS.get(name, dict)()
         if name == "placement":
             made |= placed_run(placed=v.name == "placed")
         if name == "trisk":
@@ -343,6 +368,8 @@ def test_goals_are_ratios_of_the_full_size(
 
     monkeypatch.setattr(trials, "run_variant", fake)
     monkeypatch.setattr(comparison, "write_keyed_batches", lambda *_, **__: None)
+    for work in ("create", "fill"):
+        monkeypatch.setattr(f"benchmarks.kafka_topics.{work}", lambda *_, **__: None)
     monkeypatch.setattr("benchmarks.big_timestep.write_input", lambda *_, **__: TRUTH)
     monkeypatch.setattr("benchmarks.scale.available_cpus", lambda: (0, 1))
     chosen = BENCHMARKS[name]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,11 +14,12 @@ import typer
 from rechannel.cli.remote.client import TokenOption, token_of
 from rechannel.cli.remote.values import seconds
 from rechannel.cli.screen import count
-from rechannel.cli.signals import asked_to_stop, ending_at_once, to_main_thread
-from rechannel.errors import NotReadyError, RechannelError
+from rechannel.cli.signals import Asked, ending_at_once, to_main_thread
+from rechannel.errors import NotReadyError, RechannelError, StateInUseError
 
 if TYPE_CHECKING:
     from rechannel.cli.jobs.live import Watcher
+    from rechannel.job import Job
     from rechannel.running import RunningJob, Server
 
 _POLL_SECONDS = 0.2
@@ -30,6 +32,13 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
     ],
     takeover: Annotated[
         bool, typer.Option(help="Fence a driver that still runs on the state directory.")
+    ] = False,
+    standby: Annotated[
+        bool,
+        typer.Option(
+            "--standby",
+            help="Wait while another driver runs on the state directory, and take its place when it has ended.",
+        ),
     ] = False,
     fresh: Annotated[
         list[str] | None,
@@ -104,35 +113,46 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
 
     most = seconds(stop_timeout)
     file, name = split_target(target)
-    with Watcher(json=as_json) as watcher:
-        with ending_at_once():
-            job = find_job(load(file), name)
-            watcher.say(f"starting job {job.name!r}")
-            running = job.start(
-                takeover=takeover,
-                revert=revert,
-                remove_later_output=remove_later_output,
-                fresh=fresh or (),
-                without=without or (),
-                replan=replan,
-                mended=mended,
-                allow=allow or (),
-                in_process=InProcess() if in_process else None,
-            )
-        # Not earlier: Spark installs its own handler when a session is made.
-        with (
-            asked_to_stop() as asked,
-            _heard_by_jvm(),
-            _served(running, serve, token, allow or ()) as server,
-        ):
+    with ending_at_once():
+        job = find_job(load(file), name)
+    with Watcher(json=as_json) as watcher, Asked() as signals, _heard_by_jvm():
+        watcher.say(f"starting job {job.name!r}")
+        start = partial(
+            job.start,
+            takeover=takeover,
+            revert=revert,
+            remove_later_output=remove_later_output,
+            fresh=fresh or (),
+            without=without or (),
+            replan=replan,
+            mended=mended,
+            allow=allow or (),
+            in_process=InProcess() if in_process else None,
+        )
+        running = _in_turn(job, start, watcher, signals.asked) if standby else start()
+        if running is None:
+            return
+        signals.listen()  # again: Spark installs its own handler when a session is made
+        with _heard_by_jvm(), _served(running, serve, token, allow or ()) as server:
             if server is not None:
                 left = f" (token: {server.token_file})" if server.token_file else ""
                 watcher.say(f"serving it at {server.url}{left}")
-            _follow(running, watcher, asked, until_idle=until_idle, most=most)
+            _follow(running, watcher, signals.asked, until_idle=until_idle, most=most)
     watcher.say(
         f"job {running.name!r} stopped after {watcher.seconds:,.1f} s:"
         f" {count(watcher.timesteps)} timesteps, {count(watcher.rows)} rows"
     )
+
+
+def _in_turn(
+    job: Job, start: Callable[[], RunningJob], watcher: Watcher, asked: Event
+) -> RunningJob | None:
+    """Start the job when no other driver runs it; None if it was asked to end before that."""
+    while job.stand_by(asked.is_set, watcher.say):
+        with suppress(StateInUseError):  # another driver that stood by was faster
+            return start()
+        asked.wait(_POLL_SECONDS)
+    return None
 
 
 @contextmanager
@@ -159,7 +179,8 @@ def _follow(
 ) -> None:
     """Show progress until the job shall end, and end it.
 
-    most: seconds that ending may take. Raises the error of the job, NotReadyError if it takes longer.
+    asked: set when it shall. most: seconds that ending may take. Raises the error of the job, NotReadyError if it
+    takes longer.
     """
     while not asked.is_set() and not (until_idle and _is_idle(running)):
         watcher.look(running)

@@ -25,8 +25,6 @@ from pathlib import Path
 PATIENCE_S = 300.0
 """How long a daemon may take to start: it takes two seconds on a machine that is not busy."""
 
-_MASTER = "127.0.0.1"
-
 _GUARD = """
 import os, signal, sys
 groups = []
@@ -56,14 +54,19 @@ class Host:
 class Loopback:
     """A running cluster. Made by `loopback`."""
 
-    settings: Mapping[str, str] = {"spark__driver__host": _MASTER}
-    """What `rechannel.session` needs to use it."""
-
-    def __init__(self, place: Path, environment: Mapping[str, str]) -> None:
-        """Start the master. Raises RuntimeError, with its log, when it does not come up."""
+    def __init__(
+        self, place: Path, environment: Mapping[str, str], master: str = "127.0.0.1"
+    ) -> None:
+        """Start the master, at an address. Raises RuntimeError, with its log, when it does not come up."""
         import pyspark
 
         self.place = place
+        self.master = master
+        self.settings: Mapping[str, str] = {
+            "spark__driver__host": master,
+            "spark__driver__bindAddress": master,
+        }
+        """What `rechannel.session` needs to use it."""
         self._home = Path(pyspark.__file__).parent
         self._environment = environment
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -72,8 +75,8 @@ class Loopback:
         )
         place.mkdir(parents=True, exist_ok=True)
         try:
-            log = self._start("Master", _MASTER, ["--port", "0", "--webui-port", "0"], {})
-            self.url = self._said(_MASTER, log, r"Starting Spark master at (spark://[\w.]+:\d+)")
+            log = self._start("Master", master, ["--port", "0", "--webui-port", "0"], {})
+            self.url = self._said(master, log, r"Starting Spark master at (spark://[\w.]+:\d+)")
         except BaseException:
             self.stop()
             raise
@@ -81,7 +84,7 @@ class Loopback:
     @property
     def hosts(self) -> tuple[str, ...]:
         """Addresses of the workers."""
-        return tuple(address for address in self._processes if address != _MASTER)
+        return tuple(address for address in self._processes if address != self.master)
 
     def add(self, *hosts: Host) -> None:
         """Start workers beside each other and wait until the master knows them."""
@@ -118,7 +121,7 @@ class Loopback:
         daemon = f"org.apache.spark.deploy.{kind.lower()}.{kind}"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [launcher, daemon, "--host", address, *arguments],
+                [*self._there(address), launcher, daemon, "--host", address, *arguments],
                 stdout=output,
                 stderr=output,
                 stdin=subprocess.DEVNULL,
@@ -128,6 +131,11 @@ class Loopback:
         self._processes[address] = process
         self._tell_guard(process.pid)
         return log
+
+    def _there(self, address: str) -> list[str]:
+        """What a command begins with that runs on a host."""
+        del address
+        return []
 
     def _of_daemon(self, address: str, environment: Mapping[str, str]) -> dict[str, str]:
         return {

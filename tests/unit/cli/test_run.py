@@ -185,6 +185,22 @@ def test_a_signal_stops_gracefully(program, rechannel, tmp_path, number):
     assert status["open"] == []
 
 
+def test_a_signal_while_the_job_starts_stops_it_too(program, rechannel, tmp_path, monkeypatch):
+    path = program("job = users('one', STATE, rows_per_second=1000)\n")
+    start = rc.Job.start
+
+    def interrupted(self, **given):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return start(self, **given)
+
+    monkeypatch.setattr(rc.Job, "start", interrupted)
+    reaction = rechannel("run", path, "--in-process")
+    assert reaction.code == 0
+    assert "stopping: finishing and publishing the timesteps in flight" in reaction.err
+    status = json.loads(rechannel("status", tmp_path / "state", "--json").out)
+    assert status["condition"] == "stopped"
+
+
 def test_a_stop_that_hangs_has_an_end(program, tmp_path):
     """A function that never returns keeps neither the command nor the process."""
     more = """

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from rechannel.cli import signals
-from rechannel.cli.signals import asked_to_stop, ending_at_once, to_main_thread
+from rechannel.cli.signals import Asked, ending_at_once, to_main_thread
 
 
-def test_sigterm_while_a_job_starts_ends_the_command():
+def test_sigterm_while_a_program_is_imported_ends_the_command():
     def starts():
         with ending_at_once():
             os.kill(os.getpid(), signal.SIGTERM)
@@ -32,7 +32,8 @@ def test_the_first_signal_asks_and_the_same_one_again_is_no_second(monkeypatch):
     monkeypatch.setattr(signals, "_end", ended.append)
     now = [100.0]
     before = signal.getsignal(signal.SIGTERM)
-    with asked_to_stop(lambda: now[0]) as asked:
+    with Asked(lambda: now[0]) as listening:
+        asked = listening.asked
         assert not asked.is_set()
         os.kill(os.getpid(), signal.SIGTERM)
         assert asked.wait(60)
@@ -46,7 +47,8 @@ def test_the_first_signal_asks_and_the_same_one_again_is_no_second(monkeypatch):
 
 
 def test_what_another_thread_hears_reaches_the_main_thread():
-    with asked_to_stop() as asked:
+    with Asked() as listening:
+        asked = listening.asked
         thread = threading.Thread(target=to_main_thread, args=("TERM",), daemon=True)
         thread.start()
         assert asked.wait(60)

@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+from rechannel.engine.spark.session.recovery import SPARK, recovery_settings
 from rechannel.engine.spark.session.submitted import (
     APP_NAME,
     MASTER,
@@ -112,18 +113,22 @@ def session(
     *,
     name: str = "rechannel",
     speculation: bool | None = None,
+    recovery: str = SPARK,
     **config: str,
 ) -> Any:
     """A SparkSession with everything set that timesteps profit from.
 
     master: Spark's; default `local[*]`, with retries of failed tasks (plain `local[n]` has none).
     speculation: default on
-    unless the master is local. config: further Spark settings, with `__` for dots (`spark__driver__memory="4g"`). On a
+    unless the master is local. recovery: how soon an executor that says nothing is taken for lost: "spark" = as Spark
+    does, after one to two minutes; "fast" = after 8 seconds (see "When things fail" in the documentation).
+    config: further Spark settings, with `__` for dots (`spark__driver__memory="4g"`). On a
     cluster whose hosts have this package installed, `spark__python__daemon__module="rechannel.engine.spark.daemon"`
     saves every new Python worker a second of CPU.
     Under `spark-submit`, its options and its defaults file come first: they are kept where this would set something
     else, and what is asked for here and contradicts them is refused.
-    Raises JavaError when Java is missing or older than 17, SessionError for what contradicts `spark-submit`.
+    Raises JavaError when Java is missing or older than 17, SessionError for settings that contradict `recovery` or
+    `spark-submit`.
     """
     require_java()
     from pyspark.sql import SparkSession
@@ -138,7 +143,12 @@ def session(
         del further[MASTER]  # the same but for retries
     where = further.get(MASTER) or given.get(MASTER) or retrying("local[*]")
     _find_python(where, submitted=bool(given))
-    defaults = {APP_NAME: name, MASTER: where, **_defaults(where)}
+    defaults = {
+        APP_NAME: name,
+        MASTER: where,
+        **_defaults(where),
+        **recovery_settings(recovery, {**given, **further}),
+    }
     builder = SparkSession.builder
     for key, value in beside_given(defaults, further, given).items():
         builder = builder.config(key, value)
