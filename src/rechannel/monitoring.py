@@ -67,7 +67,7 @@ class JobStatus(Facts):
     name: str
     active: bool
     message: str
-    """ "running", "stopped", or "failed: " and why."""
+    """ "running", "stopping" (it finishes the timesteps in flight), "stopped", or "failed: " and why."""
     timestep: int
     """The last committed one; 0 before the first."""
     configuration: int

@@ -27,7 +27,7 @@ from rechannel.engine.spark.private import (
 )
 from rechannel.engine.spark.private_stages import planned_stages
 from rechannel.engine.spark.public import PersistedExchange
-from rechannel.engine.spark.session.session import STEADY
+from rechannel.engine.spark.session.session import ADAPTIVE, STEADY
 from rechannel.engine.spark.session.session_limits import Kind
 from rechannel.engine.spark.stages import ROWS, FrameStages
 from rechannel.errors import NonDeterministicError, SessionError
@@ -630,12 +630,27 @@ def test_where_a_class_is_missing_nothing_is_placed(spark, monkeypatch, caplog):
     assert caplog.text.count("tasks are not placed") == 2
 
 
+def test_an_exchange_is_planned_whole_on_an_adaptive_session(spark, tmp_path):
+    """As every session is that nobody has told otherwise."""
+    others = spark.newSession()
+    others.conf.set(ADAPTIVE, "true")
+    marks = Marks(tmp_path / "marks")
+    rows = others.range(0, TASKS, 1, TASKS).mapInArrow(Front(marks.place), ROWS)
+    made = SharedExchange(others, rows, PARTITIONS)
+    assert seen(made.read(0, PARTITIONS)) == expected(0, PARTITIONS)
+    assert len(marks.of("ran")) == TASKS
+    made.release()
+    assert planned_stages(others) is not None
+    assert others.conf.get(ADAPTIVE) == "true", "the session keeps its own"
+
+
 def test_exchanges_are_determinate_whatever_the_session_says(spark, tmp_path):
     """A lost executor never ends a stage because attempts of its tasks differ in the times of their reports."""
     key = "spark.sql.shuffle.orderIndependentChecksum"
     others = spark.newSession()
     for name in STEADY:
         others.conf.unset(name)
+    others.conf.set(ADAPTIVE, "false")
     others.conf.set(f"{key}.enabled", "true")
     others.conf.set(f"{key}.enableFullRetryOnMismatch", "true")
     rows = others.range(0, TASKS, 1, TASKS).mapInArrow(nothing, ROWS)

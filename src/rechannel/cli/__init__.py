@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import traceback
+from typing import Any
 
 from rechannel.cli.app import execute
 
@@ -15,6 +16,9 @@ __all__ = ["execute", "main"]
 UNFORESEEN = 3
 """Exit code after a traceback: an unexpected error."""
 
+SPARK_SECONDS = 20.0
+"""How long Spark may take to end. After that the process ends without it, and Spark with the process."""
+
 
 def main() -> None:
     """Run the command line of this process and end it with its exit code."""
@@ -23,8 +27,8 @@ def main() -> None:
     except Exception:
         traceback.print_exc()
         code = UNFORESEEN
-    _stop_spark()
-    if code and _lingers():
+    hangs = _stop_spark()
+    if hangs or (code and _lingers()):
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
@@ -37,11 +41,19 @@ def _lingers() -> bool:
     return any(not thread.daemon for thread in threads)
 
 
-def _stop_spark() -> None:
-    """Stop a session that a command or a user's file made, so that its workers end without messages."""
-    if "pyspark.sql" in sys.modules:
-        from pyspark.sql import SparkSession
+def _stop_spark() -> bool:
+    """Stop a session that a command or a user's file made, so that its workers end without messages.
 
-        session = SparkSession.getActiveSession()
-        if session is not None:
-            session.stop()
+    Returns whether it has not ended in time.
+    """
+    if "pyspark.sql" not in sys.modules:
+        return False
+    from pyspark.sql import SparkSession
+
+    session: Any = SparkSession.getActiveSession()
+    if session is None:
+        return False
+    ending = threading.Thread(target=session.stop, name="rechannel-end", daemon=True)
+    ending.start()
+    ending.join(SPARK_SECONDS)
+    return ending.is_alive()

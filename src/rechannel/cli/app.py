@@ -2,7 +2,7 @@
 
 Exit codes: 0 success; 1 the answer is bad (files are damaged, results differ); 2 failure, with one message on standard
 error; 3 (`main`) an unexpected error, with a traceback; 4 the wait of a command has timed out, and what it waits for
-continues.
+continues; 130, 143 ended by SIGINT or SIGTERM, without having ended by itself.
 """
 
 from __future__ import annotations
@@ -59,6 +59,14 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _show_launcher(wanted: bool) -> None:
+    if wanted:
+        from rechannel.cli import launcher
+
+        typer.echo(launcher.__file__)
+        raise typer.Exit
+
+
 def _spark() -> str:
     try:
         return version("pyspark")
@@ -71,6 +79,15 @@ def rechannel(
     show_version: Annotated[
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+    show_launcher: Annotated[
+        bool,
+        typer.Option(
+            "--launcher",
+            callback=_show_launcher,
+            is_eager=True,
+            help="Show the file that spark-submit takes in place of this command.",
+        ),
     ] = False,
 ) -> None:
     """Streaming dataflows on Apache Spark that can be changed while they run."""

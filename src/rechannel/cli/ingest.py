@@ -13,7 +13,7 @@ import typer
 from rechannel.cli.remote.client import TOKEN
 from rechannel.cli.remote.values import seconds
 from rechannel.cli.screen import count, say
-from rechannel.cli.signals import asked_to_stop
+from rechannel.cli.signals import Asked
 from rechannel.errors import RechannelError, RefusedError
 from rechannel.reconfigure.notation import byte_count
 
@@ -91,19 +91,19 @@ def ingest(  # noqa: PLR0913, PLR0917 - the options of the command
             ignore_unknown=ignore_unknown,
         ),
     )
-    with asked_to_stop() as asked, server:
+    with Asked() as signals, server:
         left = f" (token: {server.token_file})" if server.token_file else ""
         say(f"taking rows for {directory} at {server.url}{left}")
         until_removal = 0.0
-        while server.is_open and not asked.wait(_POLL_SECONDS):
+        while server.is_open and not signals.asked.wait(_POLL_SECONDS):
             until_removal -= _POLL_SECONDS
             if states and until_removal <= 0:
                 until_removal = _REMOVE_SECONDS
                 _try_to_remove(server, states)
-        if asked.is_set():
+        if signals.asked.is_set():
             say("stopping: requests that have begun are finished; a second signal ends at once")
     say(f"stopped: the log has {count(server.committer.standing.rows)} rows")
-    if not asked.is_set():
+    if not signals.asked.is_set():
         raise RechannelError("the server has ended by itself; see its log")
 
 

@@ -11,6 +11,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
+from rechannel.engine.spark.session.submitted import is_submitted
 from rechannel.errors import DataflowError, RechannelError, RefusedError
 from rechannel.job import Job
 from rechannel.running import RunningJob
@@ -100,7 +101,8 @@ def _put_on_path(directory: str) -> None:
         sys.path.insert(0, directory)
     paths = [directory, *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if not is_submitted():  # what spark-submit was given decides
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 def _send_by_value(module: ModuleType) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from threading import Event
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +14,7 @@ import typer
 from rechannel.cli.remote.client import TokenOption, token_of
 from rechannel.cli.remote.values import seconds
 from rechannel.cli.screen import count
+from rechannel.cli.signals import Asked, ending_at_once, to_main_thread
 from rechannel.errors import NotReadyError, RechannelError, StateInUseError
 
 if TYPE_CHECKING:
@@ -104,7 +104,8 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
     """Run the `rc.Job` of a Python file.
 
     Ctrl-C (or SIGTERM) finishes the timesteps in flight, publishes them and ends. A second one ends
-    at once, and loses nothing either.
+    at once, and loses nothing either. `spark-submit` takes the file that `rechannel --launcher`
+    names in place of this command.
     """
     from rechannel.cli.jobs.live import Watcher
     from rechannel.cli.program import find_job, load, split_target
@@ -112,8 +113,9 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
 
     most = seconds(stop_timeout)
     file, name = split_target(target)
-    job = find_job(load(file), name)
-    with Watcher(json=as_json) as watcher, _Signals() as signals:
+    with ending_at_once():
+        job = find_job(load(file), name)
+    with Watcher(json=as_json) as watcher, Asked() as signals, _heard_by_jvm():
         watcher.say(f"starting job {job.name!r}")
         start = partial(
             job.start,
@@ -131,7 +133,7 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
         if running is None:
             return
         signals.listen()  # again: Spark installs its own handler when a session is made
-        with _served(running, serve, token, allow or ()) as server:
+        with _heard_by_jvm(), _served(running, serve, token, allow or ()) as server:
             if server is not None:
                 left = f" (token: {server.token_file})" if server.token_file else ""
                 watcher.say(f"serving it at {server.url}{left}")
@@ -203,32 +205,13 @@ def _is_idle(running: RunningJob) -> bool:
     return True
 
 
-class _Signals:
-    """The first SIGINT or SIGTERM sets `asked`, the second one ends the process, for as long as the context lasts."""
+@contextmanager
+def _heard_by_jvm() -> Iterator[None]:
+    """Signals to the JVM of a session reach this process."""
+    if "pyspark" not in sys.modules:
+        yield
+        return
+    from rechannel.engine.spark.session.signals import passed_on
 
-    def __init__(self) -> None:
-        """Listen to none yet."""
-        self.asked = Event()
-        self._before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
-
-    def __enter__(self) -> _Signals:
-        """Listen."""
-        self.listen()
-        return self
-
-    def listen(self) -> None:
-        """Take the signals over, also from a handler that was installed meanwhile."""
-        for number in self._before:
-            if not self.asked.is_set():
-                signal.signal(number, self._received)
-
-    def _received(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
-        for each in self._before:
-            signal.signal(each, signal.SIG_DFL)
-        self.asked.set()
-
-    def __exit__(self, *error: object) -> None:
-        """Give the signals back."""
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+    with passed_on(to_main_thread):
+        yield

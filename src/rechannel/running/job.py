@@ -97,7 +97,7 @@ class RunningJob:
     def status(self) -> JobStatus:
         """What the job is doing now."""
         error = self._driver.error
-        message = "running"
+        message = "stopping" if self._driver.stopping else "running"
         if not self.is_active:
             message = "stopped" if error is None else f"failed: {one_sentence(error)}"
         return JobStatus(

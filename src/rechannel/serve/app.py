@@ -18,6 +18,7 @@ from rechannel.serve.control_routes import BODIES as OF_CONTROLLERS
 from rechannel.serve.control_routes import control_routes
 from rechannel.serve.failures import status_of
 from rechannel.serve.guard import Guard, Rules
+from rechannel.serve.health import health_routes
 from rechannel.serve.routes import BODIES, change_routes, watch_routes
 from rechannel.serve.schemas import schemas as known_schemas
 from rechannel.version import __version__
@@ -36,6 +37,7 @@ def application(job: RunningJob, rules: Rules, allowed: Allowed) -> Guard:
         redoc_url=None,
         redirect_slashes=False,
     )
+    app.include_router(health_routes(job))
     app.include_router(watch_routes(job))
     app.include_router(change_routes(job, allowed))
     app.include_router(control_routes(job, allowed))

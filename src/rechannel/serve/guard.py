@@ -71,7 +71,11 @@ class Rules:
     """Message to a request without the token."""
 
     unlocked: frozenset[str] = frozenset()
-    """Paths whose GET needs no token."""
+    """Paths whose GET needs no token; no body is read there."""
+
+    def is_unlocked(self, method: str, path: str) -> bool:
+        """Whether a request needs no token."""
+        return method == "GET" and path in self.unlocked
 
     def refuse(self, method: str, headers: list[tuple[str, str]], path: str = "") -> Refusal | None:
         """The response to a refused request, or None. headers: names in lower case."""
@@ -83,8 +87,7 @@ class Rules:
             stranger = self._from_a_stranger(all_of("host"), all_of("origin"))
             if stranger is not None:
                 return stranger
-        open_to_all = method == "GET" and path in self.unlocked
-        if not open_to_all and not bears(all_of("authorization"), self.token):
+        if not self.is_unlocked(method, path) and not bears(all_of("authorization"), self.token):
             return Refusal(
                 status=401,
                 error="unauthorized",
@@ -177,7 +180,7 @@ class Guard:
         share = scope[SHARE] = Share(self._room)
         try:
             body = b""
-            if refusal is None:
+            if refusal is None and not self._rules.is_unlocked(scope["method"], scope["path"]):
                 arrived = await _body(receive, self._most, share)
                 if isinstance(arrived, Refusal):
                     refusal = arrived

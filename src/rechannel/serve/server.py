@@ -129,6 +129,7 @@ def serve(
     from rechannel.serve.allowed import Allowed
     from rechannel.serve.app import application
     from rechannel.serve.guard import Rules
+    from rechannel.serve.health import OPEN
 
     if not job.is_active:
         msg = f"job {job.name!r} is not running: start it, then serve it"
@@ -141,7 +142,12 @@ def serve(
     listener = listen(host, port)
     secret = words() if token is None else token
     left = None if token is not None else leave(listener, secret, "job.serve(token=...)")
-    rules = Rules(bound=host, token=secret, local=token is None and is_loopback(host))
+    rules = Rules(
+        bound=host,
+        token=secret,
+        local=token is None and is_loopback(host),
+        unlocked=OPEN,
+    )
     config = configuration(application(job, rules, allowed))
     return Server(job, uvicorn.Server(config), listener, secret, left)
 

@@ -107,6 +107,8 @@ def is_severed(error: BaseException) -> bool:
 
 
 def _words(error: BaseException | None) -> Iterator[str]:
-    while error is not None:
+    seen: set[int] = set()  # an error can be its own cause, over others
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
         yield f"{type(error).__name__}: {error}"
         error = error.__cause__

@@ -86,6 +86,11 @@ class Driver:
         self._stopping.ask()
         self._out.inbox.wake()
 
+    @property
+    def stopping(self) -> bool:
+        """Whether it was asked to stop, or has ended."""
+        return self._stopping.asked
+
     def drain(self, timeout: float | None = None) -> bool:
         """Wait until everything that sources had when this was called is committed and published. False on time-out.
 

@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from rechannel.engine.reconfigure.cluster import Executor
-from rechannel.engine.spark.session.session import STEADY
+from rechannel.engine.spark.session.session import ADAPTIVE, STEADY
 from rechannel.errors import SessionError
 
 _LOG = logging.getLogger("rechannel")
@@ -33,7 +33,7 @@ class SharedExchange:
     def __init__(self, spark: SparkSession, rows: DataFrame, partitions: int) -> None:
         """Plan the exchange of `rows` by their integer column `p`; nothing runs yet."""
         frame: Any = rows.repartitionById(partitions, "p")
-        plan = frame._jdf.queryExecution().executedPlan()
+        plan = _planned_whole(spark, frame._jdf)
         self._bind(spark, inner(plan, "ShuffleExchangeExec"), partitions)
         self._schema = frame._jdf.schema()
 
@@ -77,6 +77,15 @@ class SharedExchange:
         cleaner = context.cleaner()
         if cleaner.isDefined():
             cleaner.get().doCleanupShuffle(self._dependency.shuffleId(), False)
+
+
+def _planned_whole(spark: SparkSession, dataset: Any) -> Any:
+    """The physical plan of a dataset. Adaptive planning, which plans piece by piece, is off meanwhile."""
+    if str(spark.conf.get(ADAPTIVE, None)).lower() != "false" and (copy := steady_copy(spark)):
+        of: Any = spark.sparkContext._jvm
+        classic = of.org.apache.spark.sql.classic.Dataset
+        dataset = classic.ofRows(copy, dataset.queryExecution().analyzed())
+    return dataset.queryExecution().executedPlan()
 
 
 @contextmanager

@@ -195,3 +195,15 @@ def test_a_call_that_was_cut_off_is_told():
     answered = "An error occurred while calling o61.removeJobTag. Trace:\npy4j.Py4JException: no such method\n"
     assert not is_severed(Py4JError(answered))
     assert not is_severed(ValueError("no luck"))
+
+
+def test_an_error_that_is_its_own_cause_has_an_end() -> None:
+    """`raise error from error`, where what was translated is what was raised."""
+    error = TimestepError("Broken pipe")
+    error.__cause__ = error
+    assert is_severed(error)
+    other = ValueError("nothing")
+    other.__cause__ = TypeError("of it")
+    other.__cause__.__cause__ = other
+    assert not is_severed(other)
+    assert blame_of(other) is Blame.USER

@@ -10,6 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from rechannel.engine.spark.session.recovery import SPARK, recovery_settings
+from rechannel.engine.spark.session.submitted import (
+    APP_NAME,
+    MASTER,
+    beside_given,
+    given_settings,
+    is_submitted,
+)
 from rechannel.errors import JavaError
 
 OLDEST_JAVA = 17
@@ -25,16 +32,19 @@ class Advice:
     live: bool = False
 
 
+ADAPTIVE = "spark.sql.adaptive.enabled"
 _CHECKSUM = "spark.sql.shuffle.orderIndependentChecksum"
 STEADY = {
     f"{_CHECKSUM}.enabled": "false",
     f"{_CHECKSUM}.enableFullRetryOnMismatch": "false",
     f"{_CHECKSUM}.enableQueryLevelRollbackOnMismatch": "false",
+    ADAPTIVE: "false",
 }
 """Exchanges are made with these, whatever the session has (`private.steady`). Spark ignores what it does not know.
 
 Spark would hash every row of every exchange to find tasks that are not deterministic. These are, but for the times in
-their reports; with full retries Spark would end a stage for them when an executor is lost."""
+their reports; with full retries Spark would end a stage for them when an executor is lost. An adaptive plan has no
+exchange before it has run."""
 SOCKETS = "spark.python.unix.domain.socket.dir"
 SOCKETS_DIR = "/tmp"
 """Where sockets between executors and their Python workers are. The name of one may have 107 bytes: the temporary
@@ -48,7 +58,7 @@ ADVICE = (
         cost="every Python stage talks TCP: about 40 ms more per stage",
     ),
     Advice(
-        key="spark.sql.adaptive.enabled",
+        key=ADAPTIVE,
         value="false",
         cost="Spark plans every timestep in pieces: tens of milliseconds more",
         live=True,
@@ -115,31 +125,58 @@ def session(
     config: further Spark settings, with `__` for dots (`spark__driver__memory="4g"`). On a
     cluster whose hosts have this package installed, `spark__python__daemon__module="rechannel.engine.spark.daemon"`
     saves every new Python worker a second of CPU.
-    Raises JavaError when Java is missing or older than 17, SessionError for settings that contradict `recovery`.
+    Under `spark-submit`, its options and its defaults file come first: they are kept where this would set something
+    else, and what is asked for here and contradicts them is refused.
+    Raises JavaError when Java is missing or older than 17, SessionError for settings that contradict `recovery` or
+    `spark-submit`.
     """
     require_java()
     from pyspark.sql import SparkSession
 
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    where = retrying(master or "local[*]")
-    local = where.startswith("local[")
     further = {key.replace("__", "."): value for key, value in config.items()}
-    settings = {
-        **DEFAULTS,
-        **{advice.key: advice.value for advice in ADVICE},
-        **STEADY,
-        **(DAEMON if local else {SOCKETS: SOCKETS_DIR}),
-        "spark.speculation": str((not local) if speculation is None else speculation).lower(),
-        **recovery_settings(recovery, further),
-        **further,
+    if speculation is not None:
+        further["spark.speculation"] = str(speculation).lower()
+    if master is not None:
+        further[MASTER] = retrying(master)
+    given = given_settings() if is_submitted() else {}
+    if MASTER in given and retrying(given[MASTER]) == further.get(MASTER):
+        del further[MASTER]  # the same but for retries
+    where = further.get(MASTER) or given.get(MASTER) or retrying("local[*]")
+    _find_python(where, submitted=bool(given))
+    defaults = {
+        APP_NAME: name,
+        MASTER: where,
+        **_defaults(where),
+        **recovery_settings(recovery, {**given, **further}),
     }
-    builder = SparkSession.builder.master(where).appName(name)
-    for key, value in settings.items():
+    builder = SparkSession.builder
+    for key, value in beside_given(defaults, further, given).items():
         builder = builder.config(key, value)
     made = builder.getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
     return made
+
+
+def _find_python(master: str, *, submitted: bool) -> None:
+    """Have workers run the Python of this process, unless the environment names another.
+
+    Of the hosts of a cluster that `spark-submit` was given, this is not known: Spark's own rule holds there.
+    """
+    if not submitted or master.startswith("local["):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+
+
+def _defaults(master: str) -> dict[str, str]:
+    """What a session has on a master, unless something else is asked for."""
+    local = master.startswith("local[")
+    return {
+        **DEFAULTS,
+        **{advice.key: advice.value for advice in ADVICE},
+        **STEADY,
+        **(DAEMON if local else {SOCKETS: SOCKETS_DIR}),
+        "spark.speculation": str(not local).lower(),
+    }
 
 
 def retrying(master: str) -> str:

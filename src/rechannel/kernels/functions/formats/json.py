@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,13 +12,18 @@ import pyarrow.json as pj
 
 from rechannel.kernels.functions.formats.format import Format, Parsed, by_halves
 
+FIRST = "{}"
+"""Line before all others: Arrow's reader crashes where the first one is a null."""
+_ROW = re.compile(r" in row \d+$")
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Json(Format):
     """Reads the columns of a schema.
 
     Members that the schema does not have are ignored, and columns without a member are null, as is every column for a
-    null. A value of another type does not fit: a text is no number, 1.5 is no whole number.
+    null, be it of the column or the text of one. A value of another type does not fit: a text is no number, 1.5 is no
+    whole number.
     """
 
     called: ClassVar[str] = "JSON"
@@ -45,21 +51,22 @@ class Json(Format):
                 ),
             )
         except pa.ArrowInvalid as error:
-            raise ValueError(str(error)) from None
-        if table.num_rows != len(values):
-            raise ValueError(f"{len(values)} values hold {table.num_rows} objects")
-        (made,) = table.combine_chunks().to_batches()
+            raise ValueError(_ROW.sub("", str(error))) from None
+        if table.num_rows - 1 != len(values):
+            raise ValueError(f"{len(values)} values hold {table.num_rows - 1} objects")
+        (made,) = table.slice(1).combine_chunks().to_batches()
         return pa.RecordBatch.from_arrays(made.columns, schema=self.schema)
 
 
 def _lines(values: pa.Array) -> pa.Buffer:
-    """Return one value per line. Raises ValueError for an empty one, which would not be a line."""
+    """Return one value per line, after `FIRST`. Raises ValueError for an empty one, which would not be a line."""
     texts = values.cast(pa.large_binary()).cast(pa.large_string())
     texts = pc.fill_null(texts, pa.scalar("{}", pa.large_string()))
     # Line breaks stand between the parts of an object only: within a text, JSON has them as escapes.
     texts = pc.replace_substring_regex(texts, r"[\r\n]", " ")
     if pc.any(pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(texts)), 0)).as_py():
         raise ValueError("an empty value is no object")
+    texts = pa.concat_arrays([pa.array([FIRST], pa.large_string()), texts])
     lists = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts)
     joined = pc.binary_join(lists, pa.scalar("\n", pa.large_string()))
     buffer: pa.Buffer = joined[0].as_buffer()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import subprocess
+import sys
 
 import pyarrow as pa
 import pytest
@@ -51,6 +53,20 @@ def test_nulls_are_rows_of_nulls():
         {"s": None, "n": None, "x": None, "b": None},
         {"s": None, "n": 1, "x": None, "b": None},
     ]
+
+
+@pytest.mark.parametrize("first", [b"null", b" null\n", b"null null", b"null{}", b"null,"])
+def test_a_null_in_place_of_the_first_object_kills_no_worker(first):
+    """Arrow's reader, left alone with it, ends the process."""
+    code = (
+        "import pyarrow as pa\n"
+        "from rechannel.kernels.functions.formats.json import Json\n"
+        f"made = Json(schema=pa.schema([('n', pa.int64())])).parsed(pa.array([{first!r}, b'{{\"n\": 1}}']))\n"
+        "print(made.rows.column('n').to_pylist(), list(made.errors))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    expected = "[None, 1] []" if first.strip() == b"null" else "[1] [0]"
+    assert done.stdout.strip() == expected
 
 
 def test_times_and_nested_members():
