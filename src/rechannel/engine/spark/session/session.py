@@ -149,8 +149,9 @@ def session(
         **_defaults(where),
         **recovery_settings(recovery, {**given, **further}),
     }
+    settings = beside_given(defaults, further, given) if given else {**defaults, **further}
     builder = SparkSession.builder
-    for key, value in beside_given(defaults, further, given).items():
+    for key, value in settings.items():
         builder = builder.config(key, value)
     made = builder.getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
