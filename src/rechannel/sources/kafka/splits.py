@@ -26,11 +26,11 @@ from rechannel.sources.reader import Split, SplitReader
 BATCH_RECORDS = 50_000
 BATCH_BYTES = 16 << 20
 """Of keys and values, after which a batch is complete."""
-QUEUE_KB = 16 << 10
+QUEUE_KB = 4 << 10
 """Kilobytes that a consumer fetches ahead."""
 POLL_S = 0.1
-KEPT = 8
-"""Consumers that a worker keeps."""
+KEPT = 32
+"""Consumers that a worker keeps. If there are fewer than partitions, what they have fetched ahead is thrown away."""
 
 
 @dataclass(slots=True)
