@@ -127,9 +127,14 @@ def test_a_controller_is_installed_and_watched(ask, clicks):
     assert (answer["name"], answer["path"]) == ("counting", "shop_control.rules:Counting")
     assert (answer["priority"], answer["parameters"]) == (2, {"operator": "users"})
     assert (answer["running"], answer["absent"], answer["paused"]) == (True, None, None)
-    clicks.push([("ann", 1), ("bob", 2), ("cleo", 3)])
+
+    def after_a_timestep():
+        """An operation that a timestep has triggered counts the rows of a later one."""
+        clicks.push([("ann", 1), ("bob", 2), ("cleo", 3)])
+        return ask("GET", "/controllers/counting")[1]
+
     answer = until(
-        lambda: ask("GET", "/controllers/counting")[1],
+        after_a_timestep,
         lambda now: (rows := now["state"]["rows"]) and f"{rows} rows" in now["log"],
     )
     rows = answer["state"]["rows"]
