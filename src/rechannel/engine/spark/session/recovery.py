@@ -23,11 +23,12 @@ _FAST = {
     "spark.storage.blockManagerHeartbeatTimeoutMs": "8s",
     "spark.network.timeoutInterval": "1s",
     HEARTBEAT: "1s",
-    # A task that fetches from a host that does not answer: it fails after some 7 seconds, and names the host.
-    "spark.shuffle.io.connectionCreationTimeout": "3s",
-    "spark.shuffle.io.connectionTimeout": "5s",
+    # A task that fetches from a host that does not answer fails after some 5 seconds, and names the host. It is told
+    # nothing of a lost executor, so these add up to less than the time after which one is lost.
+    "spark.shuffle.io.connectionTimeout": "3s",
+    "spark.shuffle.io.connectionCreationTimeout": "2s",
     "spark.shuffle.io.maxRetries": "1",
-    "spark.shuffle.io.retryWait": "1s",
+    "spark.shuffle.io.retryWait": "200ms",
     # Nothing waits for an answer longer than for a heartbeat.
     ASK: "8s",
     # A copy of a task that takes so long, also where a stage has too few tasks to compare it with others.
