@@ -78,6 +78,12 @@ class Backing(Store, Protocol):
     def facts(self, key: str) -> FileFacts:
         """Return size and version of a file. Raises MissingFileError."""
 
+    def write(self, key: str, data: bytes | memoryview | list[memoryview]) -> FileFacts | None:
+        """Write as `put` does, and return what `facts` says of the file then; in one request, if the store can.
+
+        None if the file was written and the store gives no facts now.
+        """
+
     def fetch(self, key: str, spans: Sequence[tuple[int, int]]) -> list[bytes | memoryview]:
         """Return copies of byte ranges [start, stop), in order; ranges past the end are shorter.
 

@@ -58,15 +58,17 @@ class HostCache:
     limit: int
     """Bytes that may be kept."""
 
-    def open(self, backing: Backing, key: str) -> CacheFile:
-        """Return the file of a key, with whatever is here of it. Raises MissingFileError."""
-        facts = backing.facts(key)
+    def open(self, backing: Backing, key: str, known: FileFacts | None = None) -> CacheFile:
+        """Return the file of a key, with whatever is here of it. Raises MissingFileError.
+
+        known: its facts, as its writer knows them; None = ask the store.
+        """
+        facts = backing.facts(key) if known is None else known
         path = self._path(facts) if self._make() else _NOWHERE
         return CacheFile(backing, key, facts, path, self.added)
 
-    def keep(self, backing: Backing, key: str, parts: Sequence[memoryview]) -> bool:
-        """Keep what was just written under a key. Returns whether it was kept."""
-        facts = backing.facts(key)
+    def keep(self, facts: FileFacts, parts: Sequence[memoryview]) -> bool:
+        """Keep what was just written. Returns whether it was kept."""
         if facts.size > self.limit or not self._make():
             return False
         kept = write_whole(self._path(facts), facts, parts)

@@ -8,22 +8,20 @@ task that reads one uses `ranges`, and fetches the bytes that it touches and tha
 have. Everything else (journal, sink buffers, the order of events) goes to the backing store
 unchanged: `read` never uses the cache, so that what is verified is what is durable.
 
-While a process has a segment open, it does not look it up in the backing store again: segments
-never change, and the journal says whether one still counts.
+While a process has a segment open, or if it wrote it lately, it does not look it up in the backing
+store again: segments never change, and the journal says whether one still counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 
-from rechannel.errors import MissingFileError, StorageError
 from rechannel.state.cache.host_cache import HostCache, cache_of
 from rechannel.state.cache.open_files import Lru
 from rechannel.state.cache.partial_file import CacheFile
 from rechannel.state.keys import SEGMENTS
-from rechannel.state.store import Backing, RangedStore
+from rechannel.state.store import Backing, FileFacts, RangedStore
 
 _FILES_KEPT = 1024
 
@@ -51,20 +49,22 @@ class SharedStore(RangedStore):
         at = (self, cache, key)
         file = _files.get(at)
         if file is None or file.gone():
-            file = cache.open(self.backing, key)
+            file = cache.open(self.backing, key, _written.get((self, key)))
             _files.put(at, file, lambda _, held: held.gone())
         file.used()
         return file
 
     def put(self, key: str, data: bytes | memoryview | list[memoryview]) -> None:
         """Write a key to the backing store, and a segment also to this host's cache."""
-        self.backing.put(key, data)
-        if key.startswith(SEGMENTS):
-            parts = data if isinstance(data, list) else [memoryview(data)]
-            with suppress(
-                StorageError, MissingFileError
-            ):  # it is durable; the copy is an optimisation
-                self._cache().keep(self.backing, key, parts)
+        if not key.startswith(SEGMENTS):
+            self.backing.put(key, data)
+            return
+        facts = self.backing.write(key, data)
+        if facts is None:
+            return
+        _written.put((self, key), facts, _never)
+        parts = data if isinstance(data, list) else [memoryview(data)]
+        self._cache().keep(facts, parts)
 
     def create(self, key: str, data: bytes) -> bool:
         """Write a key only if it is absent. See `Store.create`."""
@@ -73,6 +73,7 @@ class SharedStore(RangedStore):
     def delete(self, key: str) -> None:
         """Remove a key from the backing store. Caches evict it when they need room."""
         self.backing.delete(key)
+        _written.discard((self, key))
 
     def list(self, prefix: str) -> Iterator[str]:
         """Yield keys that start with the prefix, in ascending order."""
@@ -91,4 +92,11 @@ class SharedStore(RangedStore):
         return cache_of(self.cache, self.cache_bytes)
 
 
+def _never(*_: object) -> bool:
+    """Return False: what was written stays known."""
+    return False
+
+
 _files: Lru[tuple[SharedStore, HostCache, str], CacheFile] = Lru(_FILES_KEPT)
+_written: Lru[tuple[SharedStore, str], FileFacts] = Lru(_FILES_KEPT)
+"""Of segments that this process wrote: a task that reads the run before asks nothing of the store."""

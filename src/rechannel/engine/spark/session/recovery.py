@@ -23,7 +23,7 @@ _FAST = {
     "spark.storage.blockManagerHeartbeatTimeoutMs": "8s",
     "spark.network.timeoutInterval": "1s",
     HEARTBEAT: "1s",
-    # A task that fetches from a host that does not answer fails after some 5 seconds, and names the host. It is told
+    # A task that fetches from a host that does not answer fails after some 5 seconds, and names the host. It learns
     # nothing of a lost executor, so these add up to less than the time after which one is lost.
     "spark.shuffle.io.connectionTimeout": "3s",
     "spark.shuffle.io.connectionCreationTimeout": "2s",
