@@ -22,6 +22,7 @@ from benchmarks.harness import Parameters
 from benchmarks.process import REPOSITORY
 from benchmarks.session import shared_settings
 from benchmarks.variant import report
+from rechannel.engine.spark.cluster import spark_cluster
 from rechannel.engine.spark.session.recovery import WORKER_TIMEOUT
 from rechannel.testing.namespaces import Namespaces, namespaces
 
@@ -75,14 +76,9 @@ def failing_session(cluster: Namespaces, parameters: Parameters) -> Any:
     return spark
 
 
-def executors(spark: Any) -> frozenset[str]:
-    """Return the addresses of executors that the driver knows, with their ports."""
-    known = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().keysIterator()
-    found = set[str]()
-    while known.hasNext():
-        found.add(str(known.next()))
-    driver = spark.conf.get("spark.driver.host")
-    return frozenset(each for each in found if not each.startswith(f"{driver}:"))
+def executors(spark: Any) -> dict[str, str]:
+    """Return the hosts of the executors that the driver knows, by their ids."""
+    return {each.id: each.host for each in spark_cluster(spark).executors()}
 
 
 class Failing:
@@ -128,9 +124,9 @@ class Failing:
             self.happened += 1
         if parameters["fault"] == "slow":
             return
-        lost = {each for each in before if each.rpartition(":")[0] in hosts}
+        lost = {name for name, host in before.items() if host in hosts}
         until = time.monotonic() + PATIENCE_SECONDS
-        while lost & executors(self._spark):
+        while lost & executors(self._spark).keys():
             if time.monotonic() > until:
                 return
             time.sleep(POLL_SECONDS)

@@ -14,6 +14,7 @@ import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
+from rechannel.engine.spark.cluster import spark_cluster
 from rechannel.testing.loopback import Host
 from rechannel.testing.namespaces import Namespaces, Network, ip, namespaces, network
 from tests.spark.children import environment
@@ -32,11 +33,7 @@ def numbers(start: int, stop: int) -> pa.RecordBatch:
 
 def executors(spark: Any) -> set[str]:
     """Addresses of the hosts with an executor that the driver knows."""
-    known = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().keysIterator()
-    found = set()
-    while known.hasNext():
-        found.add(str(known.next()).rpartition(":")[0])
-    return found - {spark.conf.get("spark.driver.host")}
+    return {each.host for each in spark_cluster(spark).executors()}
 
 
 def lose_power(cluster: Namespaces, spark: Any, job: rc.RunningJob) -> None:
@@ -65,6 +62,7 @@ def cut_between(cluster: Namespaces, spark: Any, job: rc.RunningJob) -> None:
     """Two executors do not reach each other, and both reach the driver: Spark loses neither."""
     one, other = cluster.hosts[:2]
     cluster.network.cut(one, other)
+    assert knock(cluster.network, one, other) == "silence"
     at = job.status.timestep or 0
     until(lambda: (job.status.timestep or 0) > at + 3, "the job goes on")
     cluster.network.heal(one, other)
@@ -161,6 +159,14 @@ def test_lines_are_cut_limited_and_mended():
         names = made.names
     left = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True)
     assert not set(names) & set(left.stdout.split())
+
+
+def test_two_networks_of_a_process_are_two():
+    with network(1) as first:
+        with network(1) as second:
+            assert not set(first.names) & set(second.names)
+            assert knock(second, second.driver, second.hosts[0]) == "heard"
+        assert knock(first, first.driver, first.hosts[0]) == "heard"
 
 
 def test_networks_do_not_outlive_a_process_that_is_killed(tmp_path):

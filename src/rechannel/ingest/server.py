@@ -7,7 +7,6 @@ import socket
 import threading
 import time
 import uuid
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -19,12 +18,11 @@ from rechannel.ingest.columns import Columns
 from rechannel.ingest.committing import LINGER_S, Committer
 from rechannel.ingest.writing import LogWriter
 from rechannel.serve.address import check_token, is_loopback, listen
-from rechannel.serve.server import configuration, leave, require_extra, url_of
+from rechannel.serve.server import configuration, leave, require_extra, run_to_the_end, url_of
 from rechannel.sources.ingest.log import Identity, IngestLog, read_identity, write_identity
 from rechannel.state.store import Backing
 from rechannel.state.stores.local import Durability, LocalStore
 from rechannel.state.stores.locations import check_bucket, check_keys, open_backing
-from rechannel.state.tokens import take_token_away
 
 if TYPE_CHECKING:
     import uvicorn
@@ -139,13 +137,7 @@ class IngestServer:
         self.close()
 
     def _serve(self) -> None:
-        try:
-            with self._listener:
-                self._server.run(sockets=[self._listener])
-        finally:
-            if self.token_file is not None:
-                with suppress(OSError):  # the folder is gone
-                    take_token_away(self.token_file, self.token)
+        run_to_the_end(self._server, self._listener, self.token, self.token_file)
 
 
 def serve_log(

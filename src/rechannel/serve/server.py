@@ -89,13 +89,7 @@ class Server:
         return f"<Server of {self._job.name!r} at {self.url}{'' if self.is_open else ', closed'}>"
 
     def _serve(self) -> None:
-        try:
-            with self._listener:
-                self._server.run(sockets=[self._listener])
-        finally:
-            if self.token_file is not None:
-                with suppress(OSError):  # the folder is gone
-                    take_token_away(self.token_file, self.token)
+        run_to_the_end(self._server, self._listener, self.token, self.token_file)
 
     def _end_with_the_job(self) -> None:
         while self._job.is_active:
@@ -150,6 +144,19 @@ def serve(
     )
     config = configuration(application(job, rules, allowed))
     return Server(job, uvicorn.Server(config), listener, secret, left)
+
+
+def run_to_the_end(
+    server: uvicorn.Server, listener: socket.socket, token: str, token_file: Path | None
+) -> None:
+    """Answer requests until the server is to end, and take its token away. For a thread of its own."""
+    try:
+        with listener:
+            server.run(sockets=[listener])
+    finally:
+        if token_file is not None:
+            with suppress(OSError):  # the folder is gone
+                take_token_away(token_file, token)
 
 
 def configuration(app: Any, *, graceful_s: int = 2) -> uvicorn.Config:

@@ -12,6 +12,7 @@ the driver's program and the master run outside, at the address that ends in 1.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shutil
 import signal
@@ -31,11 +32,19 @@ _REMOVE = 'cat >/dev/null; for name in "$@"; do ip netns delete "$name"; done'
 """Removes network namespaces when its standard input closes, thus also when the process that started it is killed."""
 
 
+_made = itertools.count()
+"""Networks of this process: each has names and addresses of its own."""
+
+
 def ip(*arguments: str) -> str:
     """Run `ip`. Raises SetUpError with what it says."""
-    done = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
+    return _run("ip", *arguments)
+
+
+def _run(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        msg = f"`ip {' '.join(arguments)}` failed: {done.stderr.strip()}"
+        msg = f"`{' '.join(command)}` failed: {done.stderr.strip()}"
         raise SetUpError(msg)
     return done.stdout
 
@@ -126,8 +135,7 @@ class Network:
         shape = ["root", "tbf", "rate", f"{megabits:g}mbit", "burst", "512kb", "latency", "50ms"]
         host, port = self._namespaces[address], f"port{address.rpartition('.')[2]}"
         for name, line in ((host, "eth0"), (self.name, port)):
-            command = ["tc", "-n", name, "qdisc", "replace", "dev", line, *shape]
-            subprocess.run(command, check=True, capture_output=True)
+            _run("tc", "-n", name, "qdisc", "replace", "dev", line, *shape)
 
     def processes(self, address: str) -> list[int]:
         """Return the ids of the processes that run on a host."""
@@ -153,11 +161,11 @@ def network(hosts: int) -> Iterator[Network]:
             f" {'no ' + lacking[0] if lacking else 'this process is not root'}"
         )
         raise SetUpError(msg)
-    made = Network(
-        prefix=f"10.{os.getpid() // 250 % 250}.{os.getpid() % 250}", name=f"rc{os.getpid()}"
-    )
-    numbers = [f"{made.name}-{number}" for number in range(2, hosts + 2)]
-    command = ["sh", "-c", _REMOVE, "remove", *numbers, made.name]
+    number = next(_made)
+    high, low = divmod((os.getpid() + 1_009 * number) % 62_500, 250)
+    made = Network(prefix=f"10.{high}.{low}", name=f"rc{os.getpid()}-{number}")
+    names = [f"{made.name}-{host}" for host in range(2, hosts + 2)]
+    command = ["sh", "-c", _REMOVE, "remove", *names, made.name]
     quiet = subprocess.DEVNULL
     remove = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, start_new_session=True
@@ -166,9 +174,11 @@ def network(hosts: int) -> Iterator[Network]:
         made.make(hosts)
         yield made
     finally:
-        for address in made.hosts:
-            made.end_processes(address)
-        remove.communicate(timeout=PATIENCE_S)
+        try:
+            for address in made.hosts:
+                made.end_processes(address)
+        finally:
+            remove.communicate(timeout=PATIENCE_S)
 
 
 class Namespaces(Loopback):
