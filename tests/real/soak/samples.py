@@ -97,9 +97,7 @@ class Verdict:
         )
 
 
-def judge(
-    samples: Iterable[Sample], limits: dict[str, Limit], rules: Rules
-) -> tuple[Verdict, ...]:
+def judge(samples: Iterable[Sample], limits: dict[str, Limit], rules: Rules) -> tuple[Verdict, ...]:
     """Return a verdict on each quantity that has a limit, in the order of `limits`."""
     found = defaultdict[str, list[Sample]](list)
     for sample in samples:

@@ -1,5 +1,7 @@
 """The schedule of a soak: all kinds, in time, and the same again from the same seed."""
 
+from itertools import pairwise
+
 import pytest
 
 from tests.real.soak.schedule import ENDS_DRIVER, SPARED, Kind, Plan, pauses, schedule
@@ -33,7 +35,7 @@ def test_events_are_in_order_and_within_the_soak():
     assert times == sorted(times)
     assert times[0] == 7
     assert times[-1] <= 600
-    assert {round(b - a, 6) for a, b in zip(times, times[1:], strict=False)} == {7.0}
+    assert {round(b - a, 6) for a, b in pairwise(times)} == {7.0}
 
 
 def test_the_seed_decides():
