@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -64,10 +65,13 @@ def free_port() -> int:
 class Broker:
     """One broker. Its data outlive a kill."""
 
-    def __init__(self, folder: Path, number: int, host: str) -> None:
-        """folder: for its settings, data and log. number: from 1. host: the address where it listens."""
+    def __init__(self, folder: Path, number: int, host: str, more: Mapping[str, object]) -> None:
+        """folder: for its settings, data and log. number: from 1. host: the address where it listens.
+
+        more: properties beside those of all tests, or in their place.
+        """
         folder.mkdir(parents=True, exist_ok=True)
-        self._folder, self.number, self.host = folder, number, host
+        self._folder, self.number, self.host, self._more = folder, number, host, more
         self.port, self.controller = free_port(), free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
@@ -87,6 +91,7 @@ class Broker:
                 least=max(1, copies - 1),
                 data=self._folder / "data",
             )
+            said += "".join(f"{name}={value}\n" for name, value in self._more.items())
             properties.write_text(said)
             (self._folder / "log4j2.yaml").write_text(LOGGING)
             self._tool(
@@ -147,9 +152,16 @@ class Broker:
 class Kafka:
     """One broker, or several that have a copy of every partition each."""
 
-    def __init__(self, folder: Path, brokers: int = 1, host: str = "127.0.0.1") -> None:
-        """folder: for settings, data and logs. host: the address where they listen."""
-        self._brokers = [Broker(folder / str(n), n, host) for n in range(1, brokers + 1)]
+    def __init__(
+        self,
+        folder: Path,
+        brokers: int = 1,
+        host: str = "127.0.0.1",
+        more: Mapping[str, object] | None = None,
+    ) -> None:
+        """folder: for settings, data and logs. host: the address where they listen. more: further properties."""
+        numbers = range(1, brokers + 1)
+        self._brokers = [Broker(folder / str(n), n, host, more or {}) for n in numbers]
         self._voters = ",".join(f"{b.number}@{host}:{b.controller}" for b in self._brokers)
         self._admin: AdminClient | None = None
 

@@ -105,7 +105,7 @@ class Drivers:
         arguments = {"given": self._given, "number": number}
         self._children[number] = Child(self._place / f"driver-{number}.log", drive, arguments)
 
-    def _await_one(self, before: int = -1) -> None:
+    def _await_one(self, before: int = 0) -> None:
         """Wait until a driver has committed more than `before`."""
 
         def runs() -> bool:

@@ -26,6 +26,8 @@ MEMORY_MB = 700
 CUT_S, SLOW_S = 30.0, 20.0
 SLOW = Faults(latency_s=0.15, refused=0.15)
 TIMEOUT = "-Dspark.worker.timeout=12"
+CALM = {"log.retention.check.interval.ms": 60_000, "log.cleaner.backoff.ms": 15_000}
+"""Of brokers: other tests wait for retention, and have few partitions."""
 KNOCK = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 2.0)"
 
 
@@ -101,7 +103,7 @@ def world(place: Path) -> Iterator[World]:
             for number, each in enumerate(made.hosts)
         ]
         cluster.add(*hosts)
-        kafka = Kafka(place / "kafka", brokers=HOSTS, host=made.driver)
+        kafka = Kafka(place / "kafka", brokers=HOSTS, host=made.driver, more=CALM)
         undo.callback(kafka.kill)
         kafka.start()
         create(kafka)

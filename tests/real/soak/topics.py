@@ -43,7 +43,7 @@ class Feed:
                 "bootstrap.servers": bootstrap,
                 "enable.idempotence": True,
                 "compression.type": "lz4",
-                "linger.ms": 20,
+                "linger.ms": 300,
                 "delivery.timeout.ms": int(PATIENCE_S * 1e3),
                 "log_level": 0,
             }
