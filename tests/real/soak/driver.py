@@ -28,6 +28,12 @@ LOGICS: tuple[dict[str, Any], ...] = (PLAIN, {**PLAIN, "since": agg.count()})
 """What the totals are: without, and with the column that comes and goes."""
 AGAIN: dict[str, Any] = {"then": "stop", "attempts": 1_000, "pause_ms": 300}
 STATUS = "status.json"
+CALM = {
+    "spark__network__timeout": "20s",
+    "spark__storage__blockManagerHeartbeatTimeoutMs": "20s",
+    "spark__rpc__askTimeout": "20s",
+}
+"""A host that is cut off is still noticed; one that is busy with other work of the machine is not taken for lost."""
 
 
 def flows(bootstrap: str, logic: int) -> list[Any]:
@@ -54,7 +60,7 @@ def settings() -> rc.Settings:
     return rc.Settings(
         tasks=4,
         bins=32,
-        interval_ms=500,
+        interval_ms=1_000,
         in_flight=2,
         patience=rc.Patience(seconds=600),
     )
@@ -85,6 +91,8 @@ def session_of(given: dict[str, Any]) -> Any:
         **given["settings"],
         **store,
         recovery="fast",
+        **CALM,
+        spark__python__daemon__module="rechannel.engine.spark.daemon",
         spark__executor__memory="512m",
         spark__executorEnv__PYTHONPATH=path,
         spark__cores__max=str(HOSTS),

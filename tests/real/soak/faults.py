@@ -25,7 +25,7 @@ from tests.spark.children import environment
 MEMORY_MB = 700
 CUT_S, SLOW_S = 30.0, 20.0
 SLOW = Faults(latency_s=0.15, refused=0.15)
-TIMEOUT = "-Dspark.worker.timeout=12"
+TIMEOUT = "-Dspark.worker.timeout=24"
 CALM = {"log.retention.check.interval.ms": 60_000, "log.cleaner.backoff.ms": 15_000}
 """Of brokers: other tests wait for retention, and have few partitions."""
 KNOCK = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 2.0)"
