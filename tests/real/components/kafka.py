@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from tests.real.components.jars import resolved
 
 ARCHIVES = ("org.apache.kafka:kafka_2.13:4.4.0", "org.apache.logging.log4j:log4j-slf4j-impl:2.25.5")
-READY_S = 60.0
+READY_S = 180.0
 
 PROPERTIES = """process.roles=broker,controller
 node.id={id}
@@ -135,7 +135,7 @@ class Broker:
 
     def _tool(self, *arguments: str) -> None:
         command = self._java("-Xmx256m", *arguments)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=READY_S, check=False)
         if done.returncode:
             raise RuntimeError(f"{arguments[0]} failed:\n{done.stdout}\n{done.stderr}")
 

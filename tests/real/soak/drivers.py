@@ -13,7 +13,7 @@ from typing import Any
 from tests.real.soak.driver import STATUS, drive
 from tests.spark.children import Child
 
-PATIENCE_S = 240.0
+PATIENCE_S = 480.0
 FENCED = ("FencedError", "StateInUseError")
 
 

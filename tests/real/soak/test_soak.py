@@ -18,7 +18,7 @@ from tests.real.soak.schedule import CHANGES, Event, Kind, Plan, pauses, schedul
 from tests.real.soak.topics import Feed, Readers
 from tests.real.soak.watching import LIMITS, Watch
 
-SETTLE_S = 300.0
+SETTLE_S = 600.0
 ROUNDS = 3
 """How often kinds that had no effect are tried again in the end."""
 JUDGED_FROM_S = 1_800.0

@@ -16,7 +16,7 @@ from tests.real.soak.records import Seen, bad_value, value
 INPUTS = ("in-a", "in-b")
 COPIES, TOTALS, LETTERS = "copies", "totals", "letters"
 PARTITIONS, MOST_PARTITIONS = 12, 24
-PATIENCE_S = 300.0
+PATIENCE_S = 600.0
 TURN_S = 0.1
 NOT_YET = (KafkaError._UNKNOWN_PARTITION, KafkaError._QUEUE_FULL)
 
