@@ -68,7 +68,8 @@ class Watch:
     def stop(self) -> None:
         """End the thread."""
         self._over.set()
-        self._thread.join(60)
+        if self._thread.is_alive():
+            self._thread.join(60)
 
     def _run(self) -> None:
         looked = float("-inf")
