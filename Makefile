@@ -18,6 +18,10 @@ BENCH_FLAGS ?= --quick
 BENCH_OUT ?= benchmarks/results
 
 BIN := .venv/bin
+# The soak: its length, and the time between two changes or faults, in seconds; what decides what happens.
+SOAK_SECONDS ?= 7200
+SOAK_EVERY ?= 20
+SOAK_SEED ?= 1
 # What is written in Markdown; .mdformat.toml says how.
 PAGES := *.md benchmarks docs examples
 # A test process that dies ends the run, which names its test. A replaced one gets the same test again, and with
@@ -27,7 +31,7 @@ PYTEST := -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-w
 .DEFAULT_GOAL := help
 # Tests and benchmarks that run beside each other disturb each other's figures.
 .NOTPARALLEL:
-.PHONY: help environment demo test test-all test-minors test-lowest test-real test-browser picture check labelled lint format docs release bench clean
+.PHONY: help environment demo test test-all test-minors test-lowest test-real soak test-browser picture check labelled lint format docs release bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +65,10 @@ test-lowest:  ## run the tests with the oldest dependencies that pyproject.toml 
 
 test-real: environment  ## run the tests against real brokers, a database and an S3 server, which it installs into .real
 	$(BIN)/python -m pytest -m "real and not slow" tests/real $(TESTS)
+
+soak: environment  ## change and disturb a stream on three hosts for two hours (SOAK_SECONDS); as root, needs what test-real installs
+	$(BIN)/python -m pytest -s -o faulthandler_timeout=0 -m real tests/real/soak \
+	  --soak $(SOAK_SECONDS) --soak-every $(SOAK_EVERY) --soak-seed $(SOAK_SEED) $(TESTS)
 
 test-browser:  ## run the tests of pages in a real Chromium, which has to be installed
 	scripts/bootstrap .venv-browser test,browser

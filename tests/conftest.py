@@ -47,6 +47,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write what the stories of tests/scenarios/{loop,coordinator} lead to into their files",
     )
+    soak = parser.getgroup("soak", "the soak of tests/real/soak (make soak)")
+    soak.addoption("--soak", type=float, metavar="SECONDS", help="run it, for so long")
+    soak.addoption(
+        "--soak-every",
+        type=float,
+        default=20.0,
+        metavar="SECONDS",
+        help="between two changes or faults",
+    )
+    soak.addoption("--soak-seed", type=int, default=1, metavar="N", help="decides what happens")
+    soak.addoption("--soak-rate", type=int, default=500, metavar="N", help="records per second")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.real.components.kafka import Kafka
 from tests.real.components.postgres import Postgres
 from tests.real.components.s3 import S3
+from tests.real.soak.schedule import Plan
 from tests.spark.conftest import child  # noqa: F401 - a fixture
 
 HERE = Path(__file__).parent
@@ -20,6 +21,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.real)
+
+
+@pytest.fixture
+def soak_plan(pytestconfig: pytest.Config) -> Plan:
+    """How long the soak takes, and what happens in it. It runs only if it is asked for."""
+    seconds = pytestconfig.getoption("--soak")
+    if seconds is None:
+        pytest.skip("`make soak` runs it")
+    return Plan(
+        seconds=seconds,
+        every_s=pytestconfig.getoption("--soak-every"),
+        seed=pytestconfig.getoption("--soak-seed"),
+    )
+
+
+@pytest.fixture
+def soak_rate(pytestconfig: pytest.Config) -> int:
+    """Records per second of the soak."""
+    return int(pytestconfig.getoption("--soak-rate"))
 
 
 @pytest.fixture(scope="session")

@@ -52,8 +52,11 @@ class MemoryWriter(UnsharedWriter):
         return self.timesteps()[-count:] if count > 0 else []
 
     def table(self) -> pa.Table:
-        """Return all rows ordered by timestep; without columns before the first timestep."""
+        """Return all rows ordered by timestep; without columns before the first timestep.
+
+        Columns that were added or dropped while the job ran are null where a timestep lacks them.
+        """
         tables = [table for _, table in self.timesteps()]
         if tables:
-            return pa.concat_tables(tables)
+            return pa.concat_tables(tables, promote_options="permissive")
         return (self.schema or pa.schema([])).empty_table()

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -16,13 +17,13 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from tests.real.components.jars import resolved
 
 ARCHIVES = ("org.apache.kafka:kafka_2.13:4.4.0", "org.apache.logging.log4j:log4j-slf4j-impl:2.25.5")
-READY_S = 60.0
+READY_S = 180.0
 
 PROPERTIES = """process.roles=broker,controller
 node.id={id}
 controller.quorum.voters={voters}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller}
+advertised.listeners=PLAINTEXT://{host}:{port}
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 inter.broker.listener.name=PLAINTEXT
@@ -64,10 +65,13 @@ def free_port() -> int:
 class Broker:
     """One broker. Its data outlive a kill."""
 
-    def __init__(self, folder: Path, number: int) -> None:
-        """folder: for its settings, data and log. number: from 1."""
+    def __init__(self, folder: Path, number: int, host: str, more: Mapping[str, object]) -> None:
+        """folder: for its settings, data and log. number: from 1. host: the address where it listens.
+
+        more: properties beside those of all tests, or in their place.
+        """
         folder.mkdir(parents=True, exist_ok=True)
-        self._folder, self.number = folder, number
+        self._folder, self.number, self.host, self._more = folder, number, host, more
         self.port, self.controller = free_port(), free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
@@ -79,6 +83,7 @@ class Broker:
         if not properties.exists():
             said = PROPERTIES.format(
                 id=self.number,
+                host=self.host,
                 voters=voters,
                 port=self.port,
                 controller=self.controller,
@@ -86,6 +91,7 @@ class Broker:
                 least=max(1, copies - 1),
                 data=self._folder / "data",
             )
+            said += "".join(f"{name}={value}\n" for name, value in self._more.items())
             properties.write_text(said)
             (self._folder / "log4j2.yaml").write_text(LOGGING)
             self._tool(
@@ -129,13 +135,13 @@ class Broker:
 
     def _tool(self, *arguments: str) -> None:
         command = self._java("-Xmx256m", *arguments)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=READY_S, check=False)
         if done.returncode:
             raise RuntimeError(f"{arguments[0]} failed:\n{done.stdout}\n{done.stderr}")
 
     def _answers(self) -> bool:
-        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1.0):
-            client = AdminClient({"bootstrap.servers": f"127.0.0.1:{self.port}", "log_level": 0})
+        with suppress(OSError), socket.create_connection((self.host, self.port), 1.0):
+            client = AdminClient({"bootstrap.servers": f"{self.host}:{self.port}", "log_level": 0})
             try:
                 return self.number in client.list_topics(timeout=5).brokers
             except KafkaException:
@@ -146,16 +152,23 @@ class Broker:
 class Kafka:
     """One broker, or several that have a copy of every partition each."""
 
-    def __init__(self, folder: Path, brokers: int = 1) -> None:
-        """folder: for settings, data and logs."""
-        self._brokers = [Broker(folder / str(n), n) for n in range(1, brokers + 1)]
-        self._voters = ",".join(f"{b.number}@127.0.0.1:{b.controller}" for b in self._brokers)
+    def __init__(
+        self,
+        folder: Path,
+        brokers: int = 1,
+        host: str = "127.0.0.1",
+        more: Mapping[str, object] | None = None,
+    ) -> None:
+        """folder: for settings, data and logs. host: the address where they listen. more: further properties."""
+        numbers = range(1, brokers + 1)
+        self._brokers = [Broker(folder / str(n), n, host, more or {}) for n in numbers]
+        self._voters = ",".join(f"{b.number}@{host}:{b.controller}" for b in self._brokers)
         self._admin: AdminClient | None = None
 
     @property
     def bootstrap(self) -> str:
         """Addresses."""
-        return ",".join(f"127.0.0.1:{broker.port}" for broker in self._brokers)
+        return ",".join(f"{broker.host}:{broker.port}" for broker in self._brokers)
 
     def start(self, number: int | None = None) -> None:
         """Start all brokers, or one, and wait until they answer."""
@@ -200,6 +213,23 @@ class Kafka:
         """Have a topic have more partitions."""
         self.admin().create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
         self._settled(topic, partitions)
+
+    def wait_until_in_sync(self) -> None:
+        """Wait until every broker has every partition, so that any one of them may be killed."""
+        deadline, behind = time.monotonic() + READY_S, ["all"]
+        while time.monotonic() < deadline:
+            with suppress(KafkaException):
+                topics = self.admin().list_topics(timeout=10).topics.values()
+                behind = [
+                    f"{topic.topic}/{each.id}"
+                    for topic in topics
+                    for each in topic.partitions.values()
+                    if len(each.isrs) < len(self._brokers)
+                ]
+                if not behind:
+                    return
+            time.sleep(0.2)
+        raise RuntimeError(f"brokers lag behind after {READY_S:g} s: {behind[:5]}")
 
     def delete(self, topic: str) -> None:
         """Delete a topic."""

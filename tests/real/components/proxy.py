@@ -39,6 +39,8 @@ class Proxy:
 
     port: int
     """Of the server."""
+    host: str = "127.0.0.1"
+    """The address where the proxy listens."""
     faults: Faults = field(default_factory=Faults)
     did: Counter[str] = field(default_factory=Counter)
     choose: random.Random = field(default_factory=lambda: random.Random(1))
@@ -61,7 +63,7 @@ class Proxy:
 
     def _run(self, started: threading.Event) -> None:
         asyncio.set_event_loop(self._loop)
-        serving = asyncio.start_server(self._connected, "127.0.0.1", 0, limit=1 << 20)
+        serving = asyncio.start_server(self._connected, self.host, 0, limit=1 << 20)
         self._server = self._loop.run_until_complete(serving)
         started.set()
         self._loop.run_forever()

@@ -79,10 +79,10 @@ class S3:
         self._folder, self._server, self.port = folder, server, free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
-    def environment(self, port: int | None = None) -> dict[str, str]:
-        """Return what clients find the server by. port: of a proxy in front of it."""
+    def environment(self, port: int | None = None, host: str = "127.0.0.1") -> dict[str, str]:
+        """Return what clients find the server by. port, host: of a proxy in front of it."""
         return {
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port or self.port}",
+            "AWS_ENDPOINT_URL": f"http://{host}:{port or self.port}",
             "AWS_ALLOW_HTTP": "true",
             "AWS_REGION": "us-east-1",
             "AWS_ACCESS_KEY_ID": KEY,

@@ -80,6 +80,20 @@ def test_memory_has_columns_before_it_has_rows():
     assert writer.table().schema == SCHEMA
 
 
+def test_memory_shows_timesteps_from_before_and_after_a_change_of_columns():
+    writer = MemoryWriter("out")
+    added = pa.schema([pa.field("n", pa.int64(), nullable=False), ("more", pa.int64())])
+    batch = pa.RecordBatch.from_pydict({"n": [3], "more": [4]}, added)
+    others = Rows(frame=None, tables=lambda: iter([batch]), schema=added)
+    for timestep, some in enumerate((rows(1), others, rows(5))):
+        writer.publish(writer.stage(some, Batch(timestep=timestep)), Batch(timestep=timestep))
+    assert writer.table().to_pydict() == {
+        "n": [1, 3, 5],
+        "s": ["[1]", None, "[5]"],
+        "more": [None, 4, None],
+    }
+
+
 def test_the_console_shows_the_first_rows_when_they_are_published():
     writer, out = console(limit=2)
     said = writer.stage(rows(7, 8, 9), Batch(timestep=5))
