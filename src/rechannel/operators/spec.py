@@ -72,6 +72,11 @@ class OperatorSpec(ABC):
         """The user's function: the one that an import path can stand for. None = there is none."""
         return None
 
+    @property
+    def unchanging(self) -> str | None:
+        """Why no row that it emits is replaced or withdrawn later, as the rest of a sentence; None = some are."""
+        return "it emits a row once, and neither replaces it nor takes it back"
+
     # Time -----------------------------------------------------------------------------------------------------
 
     @property

@@ -27,6 +27,7 @@ from rechannel.kernels.protocol.capabilities import (
     Projecting,
     Pruned,
     Pruning,
+    Revising,
     SeveralRows,
     Spreadable,
     Stamping,
@@ -59,6 +60,7 @@ FOUND = {
     "grouped": Grouped,
     "early": EarlyEmitting,
     "incremental": Incremental,
+    "revising": Revising,
     "succeeded": Succeeded,
     "timing_out": TimingOut,
 }
@@ -85,6 +87,7 @@ class Capabilities:
     grouped: Grouped | None = field(init=False)
     early: EarlyEmitting | None = field(init=False)
     incremental: Incremental | None = field(init=False)
+    revising: Revising | None = field(init=False)
     succeeded: Succeeded | None = field(init=False)
     timing_out: TimingOut | None = field(init=False)
 
@@ -271,5 +274,14 @@ def telling_late(logic: StatefulLogic) -> StatefulLogic:
     if not isinstance(logic, LateTelling):
         return logic
     told: Any = replace(logic, keep_late=True)  # type: ignore[type-var] # a dataclass, as every logic is
+    found: StatefulLogic = told
+    return found
+
+
+def telling_changes(logic: StatefulLogic) -> StatefulLogic:
+    """Return the logic that also tells when rows leave its table; the same one if none does by time."""
+    if not isinstance(logic, Revising):
+        return logic
+    told: Any = logic.telling_ends()
     found: StatefulLogic = told
     return found

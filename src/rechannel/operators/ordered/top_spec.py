@@ -52,6 +52,15 @@ class TopSpec(OperatorSpec):
         return self.window_us
 
     @property
+    def unchanging(self) -> str | None:
+        """Return why no row is replaced; None = ranks get other rows."""
+        if self.window_us is not None:
+            return "it emits the rows of a window once, when the window closes"
+        if self.rank is None and self.n != 1:
+            return "without ranks nothing tells the rows of a key apart: name their column with rank="
+        return None
+
+    @property
     def kind(self) -> str:
         """Return the kind in one word."""
         return "top"

@@ -25,6 +25,15 @@ class ClosingSpec(OperatorSpec):
         """Whether late rows, or rows of an incomplete window, emit it again."""
         return bool(self.lateness_us or not self.on_close or self.early_ms)
 
+    @property
+    def unchanging(self) -> str | None:
+        """Return why no window is emitted again; None = some are."""
+        if self.corrects:
+            return None
+        return (
+            "it emits a window once, when the window closes; with emit='on_update', or with lateness=, windows change"
+        )
+
 
 class ClosingSessionSpec(ClosingSpec):
     """Windows that are complete when no rows have come for long enough."""
