@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from rechannel.dataflow.graph.nodes import Changelog, Dataflow, Node, Stateful
+from collections.abc import Iterator
+
+from rechannel.dataflow.graph.nodes import Changelog, Dataflow, Node, Side, Sink, Stateful
 from rechannel.dataflow.graph.rules import label
+from rechannel.dataflow.graph.schema import known
 from rechannel.dataflow.graph.timing import silent_timeout, time_inputs
 from rechannel.errors import DataflowError
+from rechannel.kernels.functions.changelog import ToldChanges
 
 
 def need_changelog(node: Node) -> None:
@@ -17,7 +21,7 @@ def need_changelog(node: Node) -> None:
         )
         raise DataflowError(msg)
     if node.spec.unchanging is not None:
-        msg = f"{label(node)} has no changelog: {node.spec.unchanging}. Use the stream itself, whose rows are all inserts"
+        msg = f"{label(node)} has no changelog: {node.spec.unchanging}"
         raise DataflowError(msg)
     if silent_timeout(node) and time_inputs(node):
         msg = (
@@ -33,7 +37,30 @@ def has_changelog(dataflow: Dataflow, node: Stateful) -> bool:
 
 
 def check_changelogs(dataflow: Dataflow) -> None:
-    """Raise DataflowError for a changelog of an operator that has none, such as after a change of its logic."""
+    """Raise DataflowError for a changelog of an operator that has none, such as after a change of its logic.
+
+    Also for one that a sink would take for the rows of a table.
+    """
     for node in dataflow.nodes:
         if isinstance(node, Changelog):
             need_changelog(node.upstream)
+        if isinstance(node, Sink) and node.outlet.takes_newest:
+            for column in _columns_of_changes(node.upstream):
+                msg = (
+                    f"{label(node)}: rows of a changelog would be written by their keys as if they were rows of the"
+                    f" table, deleted ones too. Give the sink changes={column!r}, or leave its keys out"
+                )
+                raise DataflowError(msg)
+
+
+def _columns_of_changes(node: Node) -> Iterator[str]:
+    """Yield the columns of the changelogs that rows of a node come from, as far as they are known to be there."""
+    if isinstance(node, Changelog) and isinstance(node.function, ToldChanges):
+        yield node.function.column
+    if isinstance(node, Stateful | Side):
+        return
+    schema = known(node)
+    for upstream in node.upstreams:
+        for column in _columns_of_changes(upstream):
+            if schema is None or column in schema.names:
+                yield column

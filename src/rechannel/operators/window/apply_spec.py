@@ -122,8 +122,8 @@ class ApplySessionSpec(ApplyingSpec, ClosingSessionSpec):
     def unchanging(self) -> str:
         """Return why there is no changelog, even where sessions are emitted again."""
         return (
-            "its function returns any number of rows for a session, and nothing tells which row replaces which;"
-            " window(...).aggregate(...) has a changelog"
+            "its function returns any number of rows for a session, and nothing tells which row replaces which. Use"
+            " window(...).aggregate(...)"
         )
 
     def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:

@@ -5,7 +5,7 @@ The fields are those of each spec: digests in journals have them in its own orde
 
 from __future__ import annotations
 
-from rechannel.operators.spec import OperatorSpec
+from rechannel.operators.spec import INSERTS, OperatorSpec
 
 
 class ClosingSpec(OperatorSpec):
@@ -31,7 +31,8 @@ class ClosingSpec(OperatorSpec):
         if self.corrects:
             return None
         return (
-            "it emits a window once, when the window closes; with emit='on_update', or with lateness=, windows change"
+            f"it emits a window once, when the window closes. {INSERTS}; or give it emit='on_update' or lateness=, with"
+            " which windows change"
         )
 
 

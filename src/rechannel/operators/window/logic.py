@@ -294,6 +294,7 @@ class WindowLogic(
         self, keys: Columns, hashes: HashArray, shown: Columns, state: Columns
     ) -> OperatorOutput:
         output = _nothing(self.output_schema) if self.on_close else self.finish(keys, shown)
+        hashes = hashes[: output.num_rows]
         return OperatorOutput(state=state, dropped=None, output=output, output_hashes=hashes)
 
     def _touched(self, state: Columns, timestep: int) -> Columns:
