@@ -559,9 +559,7 @@ def controllers_of(rng: Random, program: Program) -> Controllers:
     return Controllers(rng=rng, stage=stage)
 
 
-def run_schedule(
-    rng: Random, own: Random | None, program: Program | None = None
-) -> Counter[str]:
+def run_schedule(rng: Random, own: Random | None, program: Program | None = None) -> Counter[str]:
     """A dataflow, undisturbed, disturbed and naively.
 
     own: decides on controllers; None = there are none. program: the dataflow; None = a random one.

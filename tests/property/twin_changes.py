@@ -142,7 +142,10 @@ def downstream(made: Step, rng: Random) -> Step:
     """An operator, or a function, of a changelog."""
     if rng.random() < 0.5:
         return Filter(
-            name=f"some-{made.name}", columns=made.columns, inputs=(made,), modulus=rng.randint(2, 5)
+            name=f"some-{made.name}",
+            columns=made.columns,
+            inputs=(made,),
+            modulus=rng.randint(2, 5),
         )
     first, kind = next(iter(made.columns.items()))
     return Aggregate(

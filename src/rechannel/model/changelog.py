@@ -3,11 +3,11 @@
 A table has one row per key. Of each key that changes in a timestep, the changelog has one of these:
 
 - `insert`, if the key is new;
-- `update_before` and `update_after`, its row as it was and as it is;
+- `update_before` and `update_after`, its old row and its new one;
 - `delete`, its last row, if it has none any more.
 
-A key whose row stays equal, as GROUP BY compares, has no row in the changelog. So whoever applies what happened to each
-key, timestep by timestep, has the table, whatever the order of the keys within a timestep.
+A key whose row stays equal, as GROUP BY compares, has no row in the changelog. So a reader that applies the changes of
+each key, timestep by timestep, has the table, whatever the order of keys within a timestep.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Changes of a table (`model.changelog`) that a place with one row per key takes: what to write, and what to remove.
 
 All changes of a timestep count at once, whatever their order: a key has the row that an `insert` or an `update_after`
-brings; a key that has only a `delete` or an `update_before` has none any more. So a row that gets another key leaves no
-old one behind, and a filter between a changelog and its sink may drop either row of an update. Pure.
+brings; a key that has only a `delete` or an `update_before` has none any more. So no old row stays if a row gets
+another key, and a filter between a changelog and its sink may drop either row of an update. Pure.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Net:
 
 
 def net(rows: pa.Table, keys: Sequence[str], changes: str, where: str) -> Net:
-    """Return what changes do to a place. changes: their column. Raises RefusedError for a word that is none of theirs."""
+    """Return what changes do to a place. changes: their column. Raises RefusedError for a word that is no change."""
     check_words(rows.column(changes), changes, where)
     present = pc.is_in(rows.column(changes), pa.array(PRESENT))
     rows_only = rows.drop_columns([changes])
@@ -39,7 +39,7 @@ def net(rows: pa.Table, keys: Sequence[str], changes: str, where: str) -> Net:
 
 
 def check_words(words: pa.Array | pa.ChunkedArray, changes: str, where: str) -> None:
-    """Raise RefusedError for a word that says of no change."""
+    """Raise RefusedError for a word that is no change."""
     known = pc.is_in(words, pa.array(KINDS))
     if not pc.all(known).as_py() and len(words):
         word = pc.filter(words, pc.invert(known))[0].as_py()
@@ -69,7 +69,7 @@ def check_keyed(what: str, changes: str, keys: Sequence[str], argument: str = "k
     if changes and not any(keys):
         msg = (
             f"{what}: changes={changes!r} writes and removes rows by their keys: name these with {argument}=, or leave"
-            " changes= out to append the changes as they are"
+            " changes= out to append all changes"
         )
         raise DataflowError(msg)
 

@@ -21,7 +21,9 @@ SCHEMA = pa.schema([("k", pa.int64()), ("n", pa.int64()), ("change", pa.string()
 
 def table(*rows):
     columns = zip(*rows, strict=True) if rows else ([], [], [])
-    return pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
+    return pa.table(
+        [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
+    )
 
 
 def applied(place, rows):
@@ -54,7 +56,9 @@ def test_changes_lead_from_one_table_to_the_other_in_any_order(old, new, choose,
 
 def test_a_row_that_gets_another_key_leaves_none_behind():
     # Rows change places: what is gone under one key is there under the other one.
-    rows = table((1, 7, UPDATE_BEFORE), (2, 7, UPDATE_AFTER), (2, 8, UPDATE_BEFORE), (1, 8, UPDATE_AFTER))
+    rows = table(
+        (1, 7, UPDATE_BEFORE), (2, 7, UPDATE_AFTER), (2, 8, UPDATE_BEFORE), (1, 8, UPDATE_AFTER)
+    )
     assert applied({1: 7, 2: 8}, rows) == {1: 8, 2: 7}
     assert applied({1: 7}, table((1, 7, UPDATE_BEFORE), (3, 7, UPDATE_AFTER))) == {3: 7}
 
@@ -107,8 +111,10 @@ def test_a_sink_does_not_take_changes_for_rows(write):
     for stream in (log, log.filter("n > 1"), log.map_batches(lambda b: b), log.union(log)):
         with pytest.raises(DataflowError, match=r"sink .* Give the sink changes='change'"):
             check(dataflow_of(write(stream, keys="k")))
-    assert write(log, keys="k", changes="change").node.outlet.describe().endswith("changes in change")
-    with pytest.raises(DataflowError, match="names? these with keys="):
+    assert (
+        write(log, keys="k", changes="change").node.outlet.describe().endswith("changes in change")
+    )
+    with pytest.raises(DataflowError, match="name these with keys="):
         write(log, changes="change")
 
 

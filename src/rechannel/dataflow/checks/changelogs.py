@@ -9,7 +9,7 @@ from rechannel.dataflow.graph.rules import label
 from rechannel.dataflow.graph.schema import known
 from rechannel.dataflow.graph.timing import silent_timeout, time_inputs
 from rechannel.errors import DataflowError
-from rechannel.kernels.functions.changelog import ToldChanges
+from rechannel.kernels.functions.changelog import ChangelogRows
 
 
 def need_changelog(node: Node) -> None:
@@ -55,7 +55,7 @@ def check_changelogs(dataflow: Dataflow) -> None:
 
 def _columns_of_changes(node: Node) -> Iterator[str]:
     """Yield the columns of the changelogs that rows of a node come from, as far as they are known to be there."""
-    if isinstance(node, Changelog) and isinstance(node.function, ToldChanges):
+    if isinstance(node, Changelog) and isinstance(node.function, ChangelogRows):
         yield node.function.column
     if isinstance(node, Stateful | Side):
         return

@@ -9,12 +9,12 @@ from rechannel.kernels.shuffle.watermarks import EventTime
 from rechannel.model.eventtime import TimeInput
 
 
-def time_inputs(node: Stateful, *, told: bool = False) -> tuple[TimeInput, ...]:
+def time_inputs(node: Stateful, *, changelog: bool = False) -> tuple[TimeInput, ...]:
     """Inputs of time of an operator, in a fixed order; none if no rows with event time get there.
 
-    told: whether its changelog is read.
+    changelog: whether its changelog is read.
     """
-    if node.spec.processing or (told and silent_timeout(node)):
+    if node.spec.processing or (changelog and silent_timeout(node)):
         return (TimeInput(name=node.name, processing=True, finished=node.spec.finished),)
     return tuple(_input(each) for each in _declared(_leading(node)))
 

@@ -32,7 +32,7 @@ from rechannel.dataflow.streams.stateless import Stateless
 from rechannel.dataflow.streams.windowed import WindowedStream
 from rechannel.dataflow.streams.writer import Flow, Writer
 from rechannel.errors import DataflowError
-from rechannel.kernels.functions.changelog import ToldChanges
+from rechannel.kernels.functions.changelog import ChangelogRows
 from rechannel.kernels.functions.dead_letters import LETTER
 from rechannel.kernels.shuffle.watermarks import EventTime
 from rechannel.model.changelog import CHANGE
@@ -180,11 +180,11 @@ class Stream(Stateless, Meeting):
     def changelog(
         self, *, before: bool = True, column: str = CHANGE, name: str | None = None
     ) -> Stream:
-        """Rows of this operator as changes of a table with one row per key, in place of its newest rows.
+        """Return the changes of the table that has one row for each key of this operator.
 
-        `change` is "insert" for a new key, "update_before" and "update_after" for the row of a key as it was and as
-        it is, "delete" for the last row of a key that ends. If the row of a key stays equal, there is no change. The
-        other columns are those of the operator.
+        Columns are those of the operator and `change`: "insert" for a new key, "update_before" and "update_after" for
+        the old and the new row of a key, "delete" for the last row of a key that ends. A key whose row stays equal has
+        no change.
 
         Args:
             before: False = without "update_before".
@@ -199,7 +199,7 @@ class Stream(Stateless, Meeting):
             name=given(name, stateless_name(self.node, "changelog")),
             where=caller(),
             upstream=self.node,
-            function=ToldChanges(before=before, column=column),
+            function=ChangelogRows(before=before, column=column),
             schema=None,
         )
         return self._then(node)

@@ -361,7 +361,7 @@ class _Compiler:
                 root=root,
                 logic=logic,
                 producers=producers,
-                times=time_inputs(node, told=has_changelog(self.dataflow, node)),
+                times=time_inputs(node, changelog=has_changelog(self.dataflow, node)),
                 origins=time_names(node),
             )
         if isinstance(node, Source):

@@ -19,8 +19,8 @@ from rechannel.model.hashing import canonical
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToldChanges:
-    """Changes of a table, for one reader."""
+class ChangelogRows:
+    """Makes the rows that one reader of a changelog receives."""
 
     before: bool = True
     """Whether the rows before updates are wanted."""

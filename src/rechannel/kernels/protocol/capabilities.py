@@ -277,8 +277,8 @@ class Revising(ABC):
 
     @property
     @abstractmethod
-    def told_apart(self) -> int:
-        """How many of the first columns of the output tell rows of the table apart."""
+    def table_key(self) -> int:
+        """How many of the first columns of the output are the key of the table: two of its rows differ in them."""
 
     @property
     def on_close_only(self) -> bool:
@@ -290,8 +290,8 @@ class Revising(ABC):
         """Whether a row leaves the table when its state no longer counts (`Expiring`)."""
         return False
 
-    def telling_ends(self) -> Self:
-        """Return the logic whose state also says when rows leave the table, if it does not by itself."""
+    def looking_for_ends(self) -> Self:
+        """Return the logic that finds rows which leave the table by time, if it does not by itself."""
         return self
 
 

@@ -278,10 +278,10 @@ def telling_late(logic: StatefulLogic) -> StatefulLogic:
     return found
 
 
-def telling_changes(logic: StatefulLogic) -> StatefulLogic:
-    """Return the logic that also tells when rows leave its table; the same one if none does by time."""
+def looking_for_ends(logic: StatefulLogic) -> StatefulLogic:
+    """Return the logic that finds the rows that leave its table by time; the same one if none does."""
     if not isinstance(logic, Revising):
         return logic
-    told: Any = logic.telling_ends()
-    found: StatefulLogic = told
+    made: Any = logic.looking_for_ends()
+    found: StatefulLogic = made
     return found

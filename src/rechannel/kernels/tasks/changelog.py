@@ -1,7 +1,7 @@
 """What happened to the table that an operator's rows make up, in one timestep: its changelog, for `Revising` operators.
 
 A task has the state of its keys before the timestep anyway, and what it writes. The rows of both, as the operator
-presents them, are put side by side by the columns that tell rows apart. So a changelog needs no look-up and no state of
+presents them, are put side by side by the key of the table. So a changelog needs no look-up and no state of
 its own, and follows from the same values as the output: a repeated attempt, or another number of tasks, makes the same.
 """
 
@@ -16,7 +16,7 @@ from rechannel.kernels.columnar.sorting import group_rows, sort_index, take
 from rechannel.kernels.functions.changelog import with_words, words_of
 from rechannel.kernels.lsm.merge import Rows
 from rechannel.kernels.lsm.runs import halves
-from rechannel.kernels.protocol.capabilities import Emitted, Revising
+from rechannel.kernels.protocol.capabilities import Emitted
 from rechannel.kernels.protocol.logic import OperatorInput, OperatorOutput
 from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.model.buffers import IntArray, Mask
@@ -46,13 +46,13 @@ def changelog(
         old = _joined([old, due.where(_passed(can, due, arrivals.clock.watermark))])
     if not revising.on_close_only:
         kept = fresh if fresh.dropped is None else fresh.where(~fresh.dropped)
-        return difference(_presented(can, old), _presented(can, kept), revising.told_apart)
+        return difference(_presented(can, old), _presented(can, kept), revising.table_key)
     closed = old.where(_passed(can, old, arrivals.clock.before))
-    return difference(_presented(can, closed), shown, revising.told_apart)
+    return difference(_presented(can, closed), shown, revising.table_key)
 
 
-def difference(before: Emitted, after: Emitted, told_apart: int) -> Emitted:
-    """Return what leads from some rows of a table to others, by hash. told_apart: see `Revising`.
+def difference(before: Emitted, after: Emitted, table_key: int) -> Emitted:
+    """Return the changes that lead from some rows of a table to others, by hash. table_key: see `Revising`.
 
     before, after: rows and their hashes; no two of one side are equal in the first columns.
     """
@@ -60,11 +60,11 @@ def difference(before: Emitted, after: Emitted, told_apart: int) -> Emitted:
     hashes = np.concatenate([before[1], after[1]])
     columns = [joined(list(pair)) for pair in zip(before[0].columns, after[0].columns, strict=True)]
     order = sort_index(hashes)  # stable: a row comes before the one in its place
-    groups, untangled = group_rows(hashes[order], take(columns[:told_apart], order))
+    groups, untangled = group_rows(hashes[order], take(columns[:table_key], order))
     if untangled is not None:
         order = order[untangled]
     first = groups.starts[groups.sizes == 2]
-    equal = _equal(columns[told_apart:], order[first], order[first + 1])
+    equal = _equal(columns[table_key:], order[first], order[first + 1])
     kept = np.ones(len(order), dtype=np.bool_)
     kept[first[equal]] = kept[first[equal] + 1] = False
     paired = np.zeros(len(order), dtype=np.bool_)
@@ -81,18 +81,20 @@ def difference(before: Emitted, after: Emitted, told_apart: int) -> Emitted:
 
 
 def _replaced(can: Capabilities, arrivals: OperatorInput, applied: OperatorOutput) -> Rows:
-    """Return the state rows of the timestep before that keys with rows replaced or ended."""
+    """Return the state rows, as of the previous timestep, that the rows of their keys replaced or ended."""
     if arrivals.held is not None:
         return _held(can, arrivals, applied)
     touched = arrivals.found
     if applied.untouched is not None:
         touched = touched & ~(applied.untouched & ~_over(can, arrivals))
     some = np.flatnonzero(touched)
-    return Rows(arrivals.hashes[some], [*take(arrivals.keys, some), *take(arrivals.old, some)], None)
+    return Rows(
+        arrivals.hashes[some], [*take(arrivals.keys, some), *take(arrivals.old, some)], None
+    )
 
 
 def _over(can: Capabilities, arrivals: OperatorInput) -> Mask:
-    """Return which keys' state of before no longer counts, if their rows then leave the table."""
+    """Return which keys' old state no longer counts, if their rows then leave the table."""
     nothing = np.zeros(len(arrivals.found), dtype=np.bool_)
     if can.revising is None or not can.revising.times_out:
         return nothing

@@ -64,9 +64,7 @@ class Emission:
             return waited, due
         return interleaved(own, waited), due
 
-    def _due(
-        self, arrivals: OperatorInput, fresh: Rows, awaited: tuple[int, int]
-    ) -> Rows | None:
+    def _due(self, arrivals: OperatorInput, fresh: Rows, awaited: tuple[int, int]) -> Rows | None:
         """Return the state rows that waited for an event time in (after, until]; None = none did."""
         can, clock = self.program.can, arrivals.clock
         parts = [part for part in self._awaited(fresh, awaited, clock.since) if len(part)]

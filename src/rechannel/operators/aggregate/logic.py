@@ -113,7 +113,7 @@ class AggregateLogic(Combining, Succeeded, Revising, KeepsAggregates):
         return self
 
     @property
-    def told_apart(self) -> int:
+    def table_key(self) -> int:
         """The keys."""
         return len(self.key_schema)
 

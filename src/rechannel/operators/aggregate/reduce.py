@@ -68,7 +68,7 @@ class ReduceLogic(Combining, Succeeded, Revising):
         return pa.schema([*self.key_schema, *self.value_schema])
 
     @property
-    def told_apart(self) -> int:
+    def table_key(self) -> int:
         """The keys."""
         return len(self.key_schema)
 

@@ -128,7 +128,7 @@ class TopLogic(ManyRows, Projecting, Pruning, Viewed, Expiring, Timed, LateTelli
         return pa.schema([*self.keys, *ends, *ranks, *self.rows])
 
     @property
-    def told_apart(self) -> int:
+    def table_key(self) -> int:
         """The keys, and the rank where it is shown."""
         return len(self.keys) + (self.rank is not None)
 

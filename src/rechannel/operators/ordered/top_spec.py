@@ -57,7 +57,9 @@ class TopSpec(OperatorSpec):
         if self.window_us is not None:
             return f"it emits the rows of a window once, when the window closes. {INSERTS}"
         if self.rank is None and self.n != 1:
-            return "without ranks nothing tells the rows of a key apart. Name their column with rank="
+            return (
+                "without ranks nothing tells the rows of a key apart. Name their column with rank="
+            )
         return None
 
     @property

@@ -86,7 +86,7 @@ class Tracking(
     """How timers are set, instead of a timeout that emits nothing."""
     keep_late: bool = False
     """Late rows are read downstream, so all columns travel."""
-    tells_ends: bool = False
+    looks_for_ends: bool = False
     """Keys that end are looked for, whether or not a row is emitted then."""
 
     def __post_init__(self) -> None:
@@ -145,7 +145,7 @@ class Tracking(
             return None
         seen = state[-1].fill_null(0).to_numpy(zero_copy_only=False)
         now_ms = clock.stream_ms
-        if self.tells_ends and clock.watermark != NEVER:  # of the timestep that is asked about
+        if self.looks_for_ends and clock.watermark != NEVER:  # of the timestep that is asked about
             now_ms = clock.watermark // 1_000
         alive: Mask = now_ms - seen <= self.timeout_ms
         return alive
@@ -158,7 +158,7 @@ class Tracking(
     # A changelog ------------------------------------------------------------------------------------
 
     @property
-    def told_apart(self) -> int:
+    def table_key(self) -> int:
         """The keys."""
         return len(self.key_schema)
 
@@ -167,9 +167,9 @@ class Tracking(
         """Whether keys end by a timeout."""
         return self.timeout_ms is not None
 
-    def telling_ends(self) -> Self:
+    def looking_for_ends(self) -> Self:
         """Return the logic that looks for keys that end."""
-        return replace(self, tells_ends=self.times_out)
+        return replace(self, looks_for_ends=self.times_out)
 
     # Timers -----------------------------------------------------------------------------------------
 
@@ -190,21 +190,21 @@ class Tracking(
         """Return the event time of each key's timer."""
         if self.timer is not None:
             return untils_of(state)
-        if not self.tells_ends or self.timeout_ms is None:
+        if not self.looks_for_ends or self.timeout_ms is None:
             return None
         seen = state[-1].fill_null(0).to_numpy(zero_copy_only=False)
         untils: IntArray = (seen + self.timeout_ms + 1) * 1_000
         return untils
 
     def due_range(self, clock: Clock) -> tuple[int, int] | None:
-        """Return timers that went off, if a row is emitted then, or the end of a key is to be told."""
+        """Return timers that went off, if a row is emitted then, or if a changelog has the end of the key."""
         if self.timer is None and clock.before == NEVER:
-            return None  # what ended before is not known, and was never told
-        return (clock.before, clock.watermark) if self.ends or self.tells_ends else None
+            return None  # what ended earlier is not known, and is in no changelog
+        return (clock.before, clock.watermark) if self.ends or self.looks_for_ends else None
 
     def together(self, keys: Columns, state: Columns) -> Mask | None:
         """A timer that seems to have gone off may have been set anew: every key is looked up."""
-        if self.timer is None and not self.tells_ends:
+        if self.timer is None and not self.looks_for_ends:
             return None
         return np.ones(len(keys[0]), dtype=np.bool_)
 
@@ -288,7 +288,7 @@ class Tracking(
             state = [spread(column, stay, len(dropped)) for column in made.kept]
         if self.timeout_ms is not None:
             now = np.full(len(dropped), arrivals.clock.stream_ms, dtype=np.int64)
-            if self.tells_ends:  # nothing waits for the end of a key that has ended
+            if self.looks_for_ends:  # nothing waits for the end of a key that has ended
                 now[dropped] -= self.timeout_ms + 1
             state = [*state, pa.array(now)]
         if made.failed:

@@ -187,7 +187,7 @@ class WindowLogic(
         return pa.schema([*fields[:keys], pa.field(END, MICROS, False), *fields[keys:]])
 
     @property
-    def told_apart(self) -> int:
+    def table_key(self) -> int:
         """The user's keys and the window's start."""
         return len(self.key_schema)
 

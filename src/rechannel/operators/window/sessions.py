@@ -148,7 +148,7 @@ class SessionLogic(
         return pa.schema([*fields[:width], *times, *fields[width:]])
 
     @property
-    def told_apart(self) -> int:
+    def table_key(self) -> int:
         """The user's keys and the session's start: sessions of a key do not overlap."""
         return len(self.keys) + 1
 

@@ -120,7 +120,9 @@ def removed(table: Table, columns: Mapping[str, str], keys: Sequence[str], chang
     """
     same = " AND ".join(f"old.{quoted(key)} = gone.{quoted(key)}::{columns[key]}" for key in keys)
     again = " AND ".join(f"kept.{quoted(key)} = gone.{quoted(key)}" for key in keys)
-    kept = f"SELECT FROM {ARRIVED} kept WHERE {again} AND {_among('kept.' + quoted(changes), PRESENT)}"
+    kept = (
+        f"SELECT FROM {ARRIVED} kept WHERE {again} AND {_among('kept.' + quoted(changes), PRESENT)}"
+    )
     return (
         f"DELETE FROM {table.quoted} old USING {ARRIVED} gone WHERE {same}"
         f" AND {_among('gone.' + quoted(changes), GONE)} AND NOT EXISTS ({kept})"

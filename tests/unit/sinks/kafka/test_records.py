@@ -48,7 +48,14 @@ def test_a_key_that_is_gone_gets_a_record_without_value():
         {
             "user": ["ann", "ann", "bob", "cat", "dan", "eve"],
             "n": [1, 2, 3, 4, 5, 6],
-            "change": ["update_before", "update_after", "delete", "insert", "delete", "update_before"],
+            "change": [
+                "update_before",
+                "update_after",
+                "delete",
+                "insert",
+                "delete",
+                "update_before",
+            ],
         }
     )
     made = {key: value for key, value, _ in columns("user").changed(rows, "change", "topic")}
