@@ -113,10 +113,7 @@ class Writer:
 
     def program(self) -> Program:  # noqa: PLR0912 - one per operator
         rng = self.rng
-        times, now = [], 1_000_000
-        for _ in range(rng.choice((2, 3, 4, 5, 6, 16))):
-            now += rng.choice((0, 1, 10, 10, 100))
-            times.append(now)
+        times = self.times()
         floats = rng.choice((NASTY, TAME))
         sources = [self.source(len(times), floats, i) for i in range(rng.choice((1, 1, 2)))]
         steps: list[Step] = list(sources)
@@ -171,6 +168,14 @@ class Writer:
         fed = {id(up) for step in takers for up in step.inputs}
         ends = [step for step in steps if id(step) not in fed or rng.random() < 0.2]
         return self.ended([*ends, *with_letters(steps, self.name)], times)
+
+    def times(self) -> list[int]:
+        """Times of timesteps."""
+        times, now = [], 1_000_000
+        for _ in range(self.rng.choice((2, 3, 4, 5, 6, 16))):
+            now += self.rng.choice((0, 1, 10, 10, 100))
+            times.append(now)
+        return times
 
     def ended(self, ends: list[Step], times: list[int]) -> Program:
         """A program with a sink for every end."""

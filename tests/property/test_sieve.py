@@ -25,7 +25,7 @@ def test_whatever_is_held_passes(held: set[int], asked: set[int]) -> None:
 
 
 @given(base=st.integers(0, 2**64 - 1000), held=st.sets(st.integers(0, 999), min_size=1))
-def test_neighbouring_hashes_are_told_apart(base: int, held: set[int]) -> None:
+def test_neighbouring_hashes_are_table_key(base: int, held: set[int]) -> None:
     """Where the hashes lie close together every one has a bit of its own."""
     sieve = HashFilter.of(ascending({base + offset for offset in held}))
     asked = np.array([base + offset for offset in range(1000)], dtype=np.uint64)

@@ -559,9 +559,12 @@ def controllers_of(rng: Random, program: Program) -> Controllers:
     return Controllers(rng=rng, stage=stage)
 
 
-def run_schedule(rng: Random, own: Random | None) -> Counter[str]:
-    """A random dataflow, undisturbed, disturbed and naively. own: decides on controllers; None = there are none."""
-    program = Writer(rng).program()
+def run_schedule(rng: Random, own: Random | None, program: Program | None = None) -> Counter[str]:
+    """A dataflow, undisturbed, disturbed and naively.
+
+    own: decides on controllers; None = there are none. program: the dataflow; None = a random one.
+    """
+    program = program or Writer(rng).program()
     outputs, states = program.run()
     calm = undisturbed(program, rng)
     volatile = {name: Recorder(durable=False) for name in program.ends if rng.random() < 0.1}

@@ -60,7 +60,7 @@ def drive(place: str, bootstrap: str, per_timestep: int) -> int:
 def contents(
     bootstrap: str, topic: str, isolation: str = "read_committed"
 ) -> Iterator[dict[str, Any]]:
-    """What a reader sees of a topic, partition by partition."""
+    """What a reader sees of a topic, partition by partition; of records without a value their keys."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -81,7 +81,7 @@ def contents(
             assert error.code() == KafkaError._PARTITION_EOF, error
             ended.add(found.partition())
             continue
-        yield {"key": found.key(), **json.loads(found.value())}
+        yield {"key": found.key(), **json.loads(found.value() or b"{}")}
     consumer.close()
 
 

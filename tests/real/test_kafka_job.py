@@ -16,6 +16,7 @@ from rechannel.sinks.kafka.outlet import KafkaOutlet
 from rechannel.sinks.outlet import SinkContext
 from rechannel.sinks.writer import Rows
 from rechannel.state.stores.local import LocalStore
+from rechannel.testing import script
 from tests.real.components.kafka import Kafka
 from tests.real.kafka_programs import check, contents, drive, fill, flows
 from tests.real.kills import kill_drivers
@@ -40,6 +41,31 @@ def test_a_job_in_process(own_kafka, tmp_path):
     running.process_all_available()
     running.stop()
     check(own_kafka.bootstrap, 6_000)
+
+
+def test_a_key_that_is_gone_gets_a_record_without_value(kafka, tmp_path):
+    kafka.create("spells", 2)
+    rows = script("user STRING, n BIGINT", [[{"user": u, "n": 1} for u in ("ann", "bob", "cat")]])
+    spells = rc.read().memory(rows).key_by("user").track(spell, state="n BIGINT", name="spells")
+    flow = spells.changelog().write.kafka(kafka.bootstrap, "spells", key="user", changes="change")
+    running = rc.Job("spells", flow, state=tmp_path / "state").start(in_process=InProcess())
+    running.process_all_available()
+    rows.push([{"user": "ann", "n": 5}, {"user": "bob", "n": -9}])
+    running.process_all_available()
+    rows.push([{"user": "bob", "n": 2}, {"user": "cat", "n": -9}])
+    running.process_all_available()
+    running.stop()
+    newest, gone = {}, 0
+    for record in contents(kafka.bootstrap, "spells"):
+        gone += len(record) == 1
+        newest[record["key"]] = record.get("n")
+    assert newest == {b"ann": 6, b"bob": 2, b"cat": None}
+    assert gone == 2
+
+
+def spell(_key, state, rows):
+    n = (state or 0) + sum(rows["n"])
+    return None if n < 0 else n
 
 
 def test_a_job_on_spark_that_is_rescaled(own_kafka, spark, tmp_path):

@@ -36,8 +36,10 @@ def writer():
     """Open writers; they are closed with the test."""
     opened = []
 
-    def open_one(server, table, *keys, url=None, schema=SCHEMA, **context):
-        outlet = PostgresOutlet(url=url or server.url, table=table, keys=keys, wait_s=5.0)
+    def open_one(server, table, *keys, url=None, schema=SCHEMA, changes="", **context):
+        outlet = PostgresOutlet(
+            url=url or server.url, table=table, keys=keys, changes=changes, wait_s=5.0
+        )
         opened.append(outlet.open(SinkContext(job="job", name="out", schema=schema, **context)))
         opened[-1].begin()
         return opened[-1]
@@ -99,6 +101,30 @@ def test_rows_take_the_place_of_those_with_their_keys(postgres, writer):
     publish(one, 1, (1,), (1,), schema=only_keys)
     publish(one, 2, (1,), (2,), schema=only_keys)
     assert postgres.ask(f"SELECT * FROM {name} ORDER BY k") == [(1,), (2,)]
+
+
+def test_changes_are_written_and_removed_by_their_keys(postgres, writer):
+    told = pa.schema([*SCHEMA, ("change", pa.string())])
+    name = table(postgres, "told", "k int PRIMARY KEY, n bigint, other int DEFAULT 7")
+    one = writer(postgres, name, "k", schema=told, changes="change")
+
+    def found():
+        return postgres.ask(f"SELECT k, n, other FROM {name} ORDER BY k")
+
+    publish(one, 1, (1, 1, "insert"), (2, 2, "insert"), (3, 3, "insert"), schema=told)
+    postgres.ask(f"UPDATE {name} SET other = 8")
+    some = (1, 10, "update_after"), (2, 2, "delete"), (9, 9, "delete"), (1, 1, "update_before")
+    publish(one, 2, *some, schema=told)
+    publish(one, 2, *some, schema=told)
+    assert found() == [(1, 10, 8), (3, 3, 8)]  # what rows do not have stays
+    publish(one, 3, (3, 3, "update_before"), (4, 3, "update_after"), schema=told)
+    assert found() == [(1, 10, 8), (4, 3, 7)]
+    with pytest.raises(RefusedError, match="column 'change' of a row is 'gone'"):
+        publish(one, 4, (1, 1, "gone"), schema=told)
+    assert found() == [(1, 10, 8), (4, 3, 7)]
+    name = table(postgres, "appended", "k bigint, n bigint, change text")
+    publish(writer(postgres, name, schema=told), 1, (1, 1, "insert"), (1, 1, "delete"), schema=told)
+    assert postgres.ask(f"SELECT change FROM {name} ORDER BY 1") == [("delete",), ("insert",)]
 
 
 def test_values_are_those_of_the_rows(postgres, writer):

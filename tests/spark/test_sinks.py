@@ -92,7 +92,7 @@ def test_what_the_file_system_refuses_to_a_task_is_a_storage_error(text):
         raise RuntimeError(text)
 
 
-def test_missing_permission_is_told_apart_from_a_full_disk():
+def test_missing_permission_is_table_key_from_a_full_disk():
     with pytest.raises(NotPermittedError), refusing("/out/1"):
         raise RuntimeError("org.apache.hadoop.security.AccessControlException: Permission denied")
     with pytest.raises(StorageError) as full, refusing("/out/1"):

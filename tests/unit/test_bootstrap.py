@@ -71,7 +71,7 @@ def test_everything_that_is_missing_is_named_at_once(tmp_path):
     assert "Then run the same command again" in said
 
 
-def test_wrong_use_is_told_apart_from_a_lacking_machine():
+def test_wrong_use_is_table_key_from_a_lacking_machine():
     done = subprocess.run([BOOTSTRAP], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "usage:" in done.stderr

@@ -18,6 +18,7 @@ from tests.pages import DOCS, run_page
 @pytest.mark.parametrize(
     ("name", "answers"),
     [
+        ("changelogs", 1),
         ("changing-a-stream", 5),
         ("controllers", 11),
         ("cookbook", 19),
@@ -43,7 +44,14 @@ ELSEWHERE = {"name", "schema"}
 
 def run_by_tests() -> str:
     """All blocks that a test executes: those of the pages above, and that of the cookbook on Spark."""
-    pages = ("changing-a-stream", "cookbook", "event-time", "joins", "querying-state")
+    pages = (
+        "changelogs",
+        "changing-a-stream",
+        "cookbook",
+        "event-time",
+        "joins",
+        "querying-state",
+    )
     texts = (
         (DOCS / f"{name}.md").read_text(encoding="utf-8") for name in (*pages, "rows-in-order")
     )

@@ -19,6 +19,10 @@ INSTEAD = "give the operator another name: it is then a new one, beside the old 
 """What to do where an operator cannot change as asked."""
 
 
+INSERTS = "Use the stream itself, whose rows are all inserts"
+"""What to do where an operator has no changelog because its rows never change."""
+
+
 class OperatorSpec(ABC):
     """The base of all operators with state."""
 
@@ -71,6 +75,11 @@ class OperatorSpec(ABC):
     def user_function(self) -> Callable[..., Any] | None:
         """The user's function: the one that an import path can stand for. None = there is none."""
         return None
+
+    @property
+    def unchanging(self) -> str | None:
+        """Why no row that it emits is replaced or withdrawn later, as the rest of a sentence; None = some are."""
+        return f"it emits a row once, and neither replaces it nor takes it back. {INSERTS}"
 
     # Time -----------------------------------------------------------------------------------------------------
 

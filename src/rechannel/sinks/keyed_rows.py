@@ -39,6 +39,20 @@ def latest(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
     return rows if len(kept) == rows.num_rows else rows.take(kept.to_arrow())
 
 
+def without(there: pa.Table, given: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Return the rows that have none of the given keys, in their order. Rows without a key have none."""
+    import polars as pl
+
+    place = "/".join(keys) + "/"  # no key's own name
+    mine = pl.DataFrame(given.select(keys))
+    its = pl.DataFrame(there.select(keys))
+    kept = its.with_row_index(place).join(mine, on=list(keys), how="anti", maintain_order="left")
+    if len(kept) == there.num_rows:
+        return there
+    mask = pl.Series([False]).new_from_index(0, there.num_rows).scatter(kept[place], True)
+    return there.filter(mask.to_arrow())
+
+
 def check_no_nulls(batch: pa.RecordBatch | pa.Table, keys: Sequence[str], where: str) -> None:
     """Raise RefusedError if a key is null: a row without a key takes the place of none."""
     for key in keys:

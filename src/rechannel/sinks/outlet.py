@@ -74,6 +74,11 @@ class Outlet(ABC):
         return None
 
     @property
+    def takes_newest(self) -> bool:
+        """Whether it takes every row for the newest one of its key."""
+        return False
+
+    @property
     def partitions(self) -> tuple[str, ...]:
         """Columns whose values become directories."""
         return ()

@@ -40,7 +40,7 @@ def test_every_command_has_json_for_machines(rechannel, command):
 @pytest.mark.parametrize(
     "arguments", [["fly"], ["status"], ["status", "a", "b"], ["state", "a", "b", "--limit", "x"]]
 )
-def test_wrong_use_is_told_apart_from_bad_answers(rechannel, arguments):
+def test_wrong_use_is_table_key_from_bad_answers(rechannel, arguments):
     reaction = rechannel(*arguments)
     assert reaction.code == 2
     assert reaction.out == ""

@@ -35,8 +35,8 @@ class Delta:
     folder: Path
     create: bool = True
 
-    def outlet(self, name: str, *keys: str) -> DeltaOutlet:
-        return DeltaOutlet(path=str(self.folder / name), keys=keys)
+    def outlet(self, name: str, *keys: str, changes: str = "") -> DeltaOutlet:
+        return DeltaOutlet(path=str(self.folder / name), keys=keys, changes=changes)
 
     def flow(self, writer: Any, table: str, **more: Any) -> Any:
         return writer.delta(self.folder / table, **more)
@@ -84,8 +84,14 @@ class Iceberg:
 
         return load_catalog("test", **self.options)
 
-    def outlet(self, name: str, *keys: str) -> IcebergOutlet:
-        return IcebergOutlet(table=f"lake.{name}", catalog="test", options=self.options, keys=keys)
+    def outlet(self, name: str, *keys: str, changes: str = "") -> IcebergOutlet:
+        return IcebergOutlet(
+            table=f"lake.{name}",
+            catalog="test",
+            options=self.options,
+            keys=keys,
+            changes=changes,
+        )
 
     def flow(self, writer: Any, table: str, **more: Any) -> Any:
         return writer.iceberg(f"lake.{table}", catalog="test", options=self.options, **more)
@@ -116,9 +122,11 @@ def writer(lake: Lake) -> Iterator[Any]:
     """Open writers; they are closed with the test."""
     opened = []
 
-    def open_one(table: str, *keys: str, schema: pa.Schema = SCHEMA, **context: Any) -> Any:
+    def open_one(
+        table: str, *keys: str, schema: pa.Schema = SCHEMA, changes: str = "", **context: Any
+    ) -> Any:
         context = {"job": "job", "name": "out", "schema": schema, **context}
-        opened.append(lake.outlet(table, *keys).open(SinkContext(**context)))
+        opened.append(lake.outlet(table, *keys, changes=changes).open(SinkContext(**context)))
         opened[-1].begin()
         return opened[-1]
 
@@ -154,6 +162,35 @@ def test_rows_take_the_place_of_those_with_their_keys(lake, writer):
     with pytest.raises(RefusedError, match="is written by k, and a row has no 'k'"):
         publish(one, 3, (4, 40), (None, 50))
     assert len(lake.read("t")) == 3
+
+
+TOLD = pa.schema([*SCHEMA, ("change", pa.string())])
+
+
+def test_changes_are_written_and_removed_by_their_keys(lake, writer):
+    one = writer("t", "k", schema=TOLD, changes="change")
+    publish(one, 1, (1, 1, "insert"), (2, 2, "insert"), (3, 3, "insert"), schema=TOLD)
+    assert lake.read("t").schema.names == ["k", "n"]
+    some = (1, 1, "update_before"), (1, 10, "update_after"), (2, 2, "delete"), (9, 9, "delete")
+    publish(one, 2, *some, schema=TOLD)
+    publish(one, 2, *some, schema=TOLD)
+    assert sorted_rows(lake.read("t")) == [(1, 10), (3, 3)]
+    publish(one, 3, (3, 3, "delete"), (1, 10, "delete"), schema=TOLD)
+    assert sorted_rows(lake.read("t")) == []
+    publish(one, 4, (3, 3, "delete"), schema=TOLD)
+    publish(one, 5, (3, 30, "insert"), schema=TOLD)
+    assert sorted_rows(lake.read("t")) == [(3, 30)]
+    with pytest.raises(RefusedError, match="column 'change' of a row is 'gone'"):
+        publish(one, 6, (3, 30, "gone"), schema=TOLD)
+    wider = pa.schema([*TOLD, ("text", pa.string())])
+    some = (3, 30, "delete", "x"), (4, 4, "insert", "y")
+    publish(one, 6, *some, schema=wider)
+    assert lake.read("t").to_pylist() == [{"k": 4, "n": 4, "text": "y"}]
+
+
+def test_a_changelog_is_appended_as_it_is(lake, writer):
+    publish(writer("log", schema=TOLD), 1, (1, 1, "insert"), (1, 1, "delete"), schema=TOLD)
+    assert sorted_rows(lake.read("log")) == [(1, 1, "delete"), (1, 1, "insert")]
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.string(), pa.date32(), pa.timestamp("us", "UTC")])

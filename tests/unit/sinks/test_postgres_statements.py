@@ -13,6 +13,7 @@ from rechannel.sinks.postgres.statements import (
     check_columns,
     created,
     fits_exactly,
+    removed,
     table_named,
     type_of,
     written,
@@ -56,6 +57,21 @@ def test_rows_are_appended_in_their_order_or_replace_others():
         ' ON CONFLICT ("k") DO UPDATE SET "n" = EXCLUDED."n"'
     )
     assert written(TABLE, {"k": "bigint"}, ("k",), ()).endswith('ON CONFLICT ("k") DO NOTHING')
+
+
+def test_changes_write_what_is_there_and_remove_what_is_gone():
+    columns = {"k": "bigint", "n": "numeric(9,2)"}
+    assert written(TABLE, columns, ("k",), ("n",), "change") == (
+        'INSERT INTO "t" ("k", "n") SELECT DISTINCT ON ("k") "k"::bigint, "n"::numeric(9,2)'
+        " FROM rechannel_arrived WHERE \"change\" IN ('insert', 'update_after')"
+        ' ORDER BY "k", rechannel_row DESC ON CONFLICT ("k") DO UPDATE SET "n" = EXCLUDED."n"'
+    )
+    assert removed(TABLE, columns, ("k",), "change") == (
+        'DELETE FROM "t" old USING rechannel_arrived gone WHERE old."k" = gone."k"::bigint'
+        " AND gone.\"change\" IN ('update_before', 'delete') AND NOT EXISTS (SELECT FROM"
+        ' rechannel_arrived kept WHERE kept."k" = gone."k"'
+        " AND kept.\"change\" IN ('insert', 'update_after'))"
+    )
 
 
 def test_a_table_is_proposed_for_rows():

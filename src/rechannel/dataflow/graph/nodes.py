@@ -115,6 +115,11 @@ class DeadLetters(Side):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Changelog(Side):
+    """What happens to the table that the rows of the operator upstream make up (`model.changelog`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Union(Node):
     """Rows of several streams with the same columns."""
 

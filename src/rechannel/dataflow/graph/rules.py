@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from rechannel.dataflow.graph.nodes import (
+    Changelog,
     DeadLetters,
     Late,
     MapBatches,
@@ -50,6 +51,8 @@ def kind_of(node: Node) -> str:
         return "late"
     if isinstance(node, DeadLetters):
         return "dead_letters"
+    if isinstance(node, Changelog):
+        return "changelog"
     if isinstance(node, MapBatches):
         return "map"
     return type(node).__name__.lower()

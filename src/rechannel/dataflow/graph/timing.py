@@ -9,11 +9,20 @@ from rechannel.kernels.shuffle.watermarks import EventTime
 from rechannel.model.eventtime import TimeInput
 
 
-def time_inputs(node: Stateful) -> tuple[TimeInput, ...]:
-    """Inputs of time of an operator, in a fixed order; none if no rows with event time get there."""
-    if node.spec.processing:
+def time_inputs(node: Stateful, *, changelog: bool = False) -> tuple[TimeInput, ...]:
+    """Inputs of time of an operator, in a fixed order; none if no rows with event time get there.
+
+    changelog: whether its changelog is read.
+    """
+    if node.spec.processing or (changelog and silent_timeout(node)):
         return (TimeInput(name=node.name, processing=True, finished=node.spec.finished),)
     return tuple(_input(each) for each in _declared(_leading(node)))
+
+
+def silent_timeout(node: Stateful) -> bool:
+    """Whether keys end by the time of timesteps, and no row is emitted then."""
+    spec = node.spec
+    return spec.timeout_ms is not None and not spec.needs_time and not spec.processing
 
 
 def time_names(node: Node) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rechannel.dataflow.graph.nodes import (
+    Changelog,
     DeadLetters,
     Late,
     MapBatches,
@@ -65,6 +66,8 @@ def _map(node: MapBatches) -> str:
         return "late rows"
     if isinstance(node, DeadLetters):
         return "dead letters"
+    if isinstance(node, Changelog):
+        return "changelog"
     if isinstance(function, Malformed):
         return "readable records"
     if isinstance(function, Apart):

@@ -7,10 +7,12 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from rechannel.dataflow.checks.changelogs import need_changelog
 from rechannel.dataflow.checks.dead import need_dead_letters
 from rechannel.dataflow.graph.durations import Duration, microseconds
 from rechannel.dataflow.graph.naming import caller, given, settle, stateless_name
 from rechannel.dataflow.graph.nodes import (
+    Changelog,
     Dataflow,
     DeadLetters,
     Late,
@@ -30,8 +32,10 @@ from rechannel.dataflow.streams.stateless import Stateless
 from rechannel.dataflow.streams.windowed import WindowedStream
 from rechannel.dataflow.streams.writer import Flow, Writer
 from rechannel.errors import DataflowError
+from rechannel.kernels.functions.changelog import ChangelogRows
 from rechannel.kernels.functions.dead_letters import LETTER
 from rechannel.kernels.shuffle.watermarks import EventTime
+from rechannel.model.changelog import CHANGE
 from rechannel.operators.checks import need_columns
 from rechannel.operators.process.deduplicate_spec import DeduplicateSpec
 from rechannel.operators.window.kinds import Windows
@@ -170,6 +174,33 @@ class Stream(Stateless, Meeting):
             upstream=self.node,
             function=rows_themselves,
             schema=LETTER,
+        )
+        return self._then(node)
+
+    def changelog(
+        self, *, before: bool = True, column: str = CHANGE, name: str | None = None
+    ) -> Stream:
+        """Return the changes of the table that has one row for each key of this operator.
+
+        Columns are those of the operator and `change`: "insert" for a new key, "update_before" and "update_after" for
+        the old and the new row of a key, "delete" for the last row of a key that ends. A key whose row stays equal has
+        no change.
+
+        Args:
+            before: False = without "update_before".
+            column: name of the column `change`; the last one.
+            name: of the node.
+
+        Raises:
+            DataflowError: this is no operator, it never replaces a row, or its rows have such a column.
+        """
+        need_changelog(self.node)
+        node = Changelog(
+            name=given(name, stateless_name(self.node, "changelog")),
+            where=caller(),
+            upstream=self.node,
+            function=ChangelogRows(before=before, column=column),
+            schema=None,
         )
         return self._then(node)
 

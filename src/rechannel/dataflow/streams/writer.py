@@ -137,6 +137,7 @@ class Writer:
         topic: str,
         *,
         key: str = "",
+        changes: str = "",
         value: str = "",
         timestamp: str = "",
         exactly_once: bool = True,
@@ -153,6 +154,8 @@ class Writer:
             bootstrap: brokers to begin with: host:port, separated by commas.
             topic: has to exist.
             key: column of the records' keys: text, binary, whole numbers as text; "" = no keys.
+            changes: column of changes, of a stream.changelog(): a key that is gone gets a record without value,
+                and of an update only the row after it is written; "" = rows are no changes.
             value: column of the values, text or binary; "" = all columns as one JSON object, without nulls.
             timestamp: column of the records' times; "" = when they are written.
             exactly_once: False = without transactions: rows are seen sooner, and again after a crash.
@@ -163,6 +166,7 @@ class Writer:
             bootstrap=bootstrap,
             topic=topic,
             key=key,
+            changes=changes,
             value=value,
             timestamp=timestamp,
             exactly_once=exactly_once,
@@ -177,6 +181,7 @@ class Writer:
         table: str,
         *,
         keys: Sequence[str] = (),
+        changes: str = "",
         wait_s: float = 60.0,
         name: str | None = None,
     ) -> Flow:
@@ -188,9 +193,13 @@ class Writer:
             url: postgresql://user@host:port/database, as libpq reads it.
             table: has to exist, with a column for each of the stream's: its name, or schema.name.
             keys: columns with a unique index: a row takes the place of the one with its keys; () = rows are appended.
+            changes: column of changes, of a stream.changelog(): a key that is gone is removed; "" = rows are no
+                changes.
             wait_s: for how long a transaction waits for another one.
         """
-        outlet = PostgresOutlet(url=url, table=table, keys=named(keys), wait_s=wait_s)
+        outlet = PostgresOutlet(
+            url=url, table=table, keys=named(keys), changes=changes, wait_s=wait_s
+        )
         return self.to(outlet, DerivedName(f"postgres-{plain(table)}"), name=name)
 
     def delta(
@@ -198,6 +207,7 @@ class Writer:
         path: Path,
         *,
         keys: Sequence[str] = (),
+        changes: str = "",
         partitions: Sequence[str] = (),
         options: Mapping[str, str] | None = None,
         name: str | None = None,
@@ -210,12 +220,15 @@ class Writer:
         Args:
             path: of the table: a directory, or a URL of an object store. The table is created if there is none.
             keys: a row takes the place of the one with its keys, by MERGE; () = rows are appended.
+            changes: column of changes, of a stream.changelog(): a key that is gone is removed; "" = rows are no
+                changes.
             partitions: columns by which a new table is divided into directories.
             options: of the store, as `deltalake` reads them ("storage_options"): endpoint, region, credentials.
         """
         outlet = DeltaOutlet(
             path=fspath(path),
             keys=named(keys),
+            changes=changes,
             partitions=named(partitions),
             options=dict(options or {}),
         )
@@ -227,6 +240,7 @@ class Writer:
         *,
         catalog: str = "default",
         keys: Sequence[str] = (),
+        changes: str = "",
         options: Mapping[str, str] | None = None,
         name: str | None = None,
     ) -> Flow:
@@ -239,10 +253,16 @@ class Writer:
             table: namespace.name. It is created if there is none; the namespace has to exist.
             catalog: its name in the configuration of PyIceberg, if it has one there.
             keys: a row takes the place of the one with its keys; () = rows are appended.
+            changes: column of changes, of a stream.changelog(): a key that is gone is removed; "" = rows are no
+                changes.
             options: of the catalog, as PyIceberg reads them: type, uri, warehouse, credentials.
         """
         outlet = IcebergOutlet(
-            table=table, catalog=catalog, keys=named(keys), options=dict(options or {})
+            table=table,
+            catalog=catalog,
+            keys=named(keys),
+            changes=changes,
+            options=dict(options or {}),
         )
         return self.to(outlet, DerivedName(f"iceberg-{plain(table)}"), name=name)
 

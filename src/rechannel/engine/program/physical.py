@@ -30,7 +30,9 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from rechannel.dataflow.checks.changelogs import has_changelog
 from rechannel.dataflow.graph.nodes import (
+    Changelog,
     Dataflow,
     DeadLetters,
     Late,
@@ -46,7 +48,7 @@ from rechannel.dataflow.graph.timing import time_inputs, time_names
 from rechannel.engine.program.pruning import pruned
 from rechannel.errors import DataflowError
 from rechannel.kernels.protocol.logic import StatefulLogic
-from rechannel.kernels.protocol.program import DEAD, LATE, Branch, Consumer
+from rechannel.kernels.protocol.program import CHANGES, DEAD, LATE, Branch, Consumer
 from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.model.eventtime import TimeInput
 
@@ -359,7 +361,7 @@ class _Compiler:
                 root=root,
                 logic=logic,
                 producers=producers,
-                times=time_inputs(node),
+                times=time_inputs(node, changelog=has_changelog(self.dataflow, node)),
                 origins=time_names(node),
             )
         if isinstance(node, Source):
@@ -395,6 +397,8 @@ def _side(node: Node) -> str:
     """Return which side output a node is; empty for other nodes."""
     if isinstance(node, DeadLetters):
         return DEAD
+    if isinstance(node, Changelog):
+        return CHANGES
     return LATE if isinstance(node, Late) else ""
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from rechannel.dataflow.checks.changelogs import has_changelog
 from rechannel.dataflow.checks.check import fingerprint
 from rechannel.dataflow.evolution.difference import Difference, differences
 from rechannel.dataflow.evolution.migration import Migrate
@@ -38,7 +39,7 @@ from rechannel.engine.program.steps import first_configuration
 from rechannel.errors import RefusedError
 from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.kernels.protocol.program import StageProgram
-from rechannel.kernels.protocol.resolved import telling_late
+from rechannel.kernels.protocol.resolved import looking_for_ends, telling_late
 from rechannel.model.codec import Json, encode
 from rechannel.reconfigure.changes.program import ChangeProgram
 from rechannel.state.store import Store
@@ -156,12 +157,14 @@ def compile_program(
 
 def bound(dataflow: Dataflow, schemas: Mapping[str, pa.Schema]) -> dict[str, StatefulLogic]:
     """Return the executable logic of each stateful operator."""
-    wanted = {node.upstream.name for node in dataflow.nodes if isinstance(node, Late)}
+    late = {node.upstream.name for node in dataflow.nodes if isinstance(node, Late)}
     logics = {}
     for node in dataflow.nodes:
         if isinstance(node, Stateful):
             logic = node.spec.bind(node.keys, schemas[node.upstream.name])
-            logics[node.name] = telling_late(logic) if node.name in wanted else logic
+            logic = telling_late(logic) if node.name in late else logic
+            read = has_changelog(dataflow, node)
+            logics[node.name] = looking_for_ends(logic) if read else logic
     return logics
 
 

@@ -33,7 +33,7 @@ def answer(
     """
     operators = view.operators
     wanted = named(query, operators)
-    _check_told_apart(wanted)
+    _check_table_key(wanted)
     own = _own_session(spark)
     hold = take()
     # Every DataFrame that is made of the answer has its session.
@@ -89,7 +89,7 @@ def _new_session(spark: SparkSession) -> SparkSession:
     return own
 
 
-def _check_told_apart(names: Sequence[str]) -> None:
+def _check_table_key(names: Sequence[str]) -> None:
     """Spark knows no upper and lower case."""
     seen: dict[str, str] = {}
     for name in names:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
@@ -267,6 +267,32 @@ class Incremental(ABC):
     @abstractmethod
     def advance(self, work: Work) -> Advanced:
         """Emit what is complete now, and write the totals as of this timestep."""
+
+
+class Revising(ABC):
+    """What it emits are rows of a table, which later ones replace or end: there can be a changelog of them.
+
+    A state row, as `finish` presents it, is a row of the table.
+    """
+
+    @property
+    @abstractmethod
+    def table_key(self) -> int:
+        """How many of the first columns of the output are the key of the table: two of its rows differ in them."""
+
+    @property
+    def on_close_only(self) -> bool:
+        """Whether rows are in the table only when the time that they wait for has passed. They stay in it."""
+        return False
+
+    @property
+    def times_out(self) -> bool:
+        """Whether a row leaves the table when its state no longer counts (`Expiring`)."""
+        return False
+
+    def looking_for_ends(self) -> Self:
+        """Return the logic that finds rows which leave the table by time, if it does not by itself."""
+        return self
 
 
 # What matters for a change of logic ---------------------------------------------------------------------------------

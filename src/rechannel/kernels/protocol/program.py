@@ -32,6 +32,7 @@ TASK_BYTES = 1 << 30
 
 LATE = "late"
 DEAD = "dead letters"
+CHANGES = "changes"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +68,7 @@ class Branch:
     """What is made of them."""
     side: str = ""
     """Which rows they are made of: empty = the parent's; `LATE`, `DEAD` = those that were too late for the parent, or
-    that it could not handle.
+    that it could not handle; `CHANGES` = the parent's changelog.
     """
 
     def walk(self) -> Iterator[Branch]:
@@ -115,6 +116,11 @@ class StageProgram:
             msg = f"stage {self.operator!r} has no state"
             raise ValueError(msg)
         return self.resolved
+
+    @property
+    def has_changelog(self) -> bool:
+        """Whether the changelog of its operator is read."""
+        return any(branch.side == CHANGES for branch in self.root.branches)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,6 +27,7 @@ from rechannel.kernels.protocol.capabilities import (
     Projecting,
     Pruned,
     Pruning,
+    Revising,
     SeveralRows,
     Spreadable,
     Stamping,
@@ -59,6 +60,7 @@ FOUND = {
     "grouped": Grouped,
     "early": EarlyEmitting,
     "incremental": Incremental,
+    "revising": Revising,
     "succeeded": Succeeded,
     "timing_out": TimingOut,
 }
@@ -85,6 +87,7 @@ class Capabilities:
     grouped: Grouped | None = field(init=False)
     early: EarlyEmitting | None = field(init=False)
     incremental: Incremental | None = field(init=False)
+    revising: Revising | None = field(init=False)
     succeeded: Succeeded | None = field(init=False)
     timing_out: TimingOut | None = field(init=False)
 
@@ -272,4 +275,13 @@ def telling_late(logic: StatefulLogic) -> StatefulLogic:
         return logic
     told: Any = replace(logic, keep_late=True)  # type: ignore[type-var] # a dataclass, as every logic is
     found: StatefulLogic = told
+    return found
+
+
+def looking_for_ends(logic: StatefulLogic) -> StatefulLogic:
+    """Return the logic that finds the rows that leave its table by time; the same one if none does."""
+    if not isinstance(logic, Revising):
+        return logic
+    made: Any = logic.looking_for_ends()
+    found: StatefulLogic = made
     return found

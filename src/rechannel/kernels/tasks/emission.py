@@ -40,26 +40,32 @@ class Emission:
     share: Share | None = None
     """The task's part in a spread bin, if the hashes are one. What it has stored now, it emits, too."""
 
-    def of(self, arrivals: OperatorInput, applied: OperatorOutput, fresh: Rows) -> Shown:
-        """Return all that is emitted. fresh: state that changed in this timestep. Raises UserFunctionError."""
+    def of(
+        self, arrivals: OperatorInput, applied: OperatorOutput, fresh: Rows
+    ) -> tuple[Shown, Rows | None]:
+        """Return all that is emitted, and the state rows that were due; None = none was.
+
+        fresh: state that changed in this timestep. Raises UserFunctionError.
+        """
         can, clock = self.program.can, arrivals.clock
         awaited = can.due_range(clock)
         if awaited is None and clock.since is not None:
             awaited = clock.watermark, clock.watermark
+        own = applied.output, applied.output_hashes
         if awaited is None:
-            return applied.output, applied.output_hashes
+            return own, None
         with self.measures.activity("process"):
-            waited = self._waited(arrivals, fresh, awaited)
-        if waited is None:
-            return applied.output, applied.output_hashes
+            due = self._due(arrivals, fresh, awaited)
+            if due is None:
+                return own, None
+            with placed(self.program.operator, self.timestep):
+                waited = can.fire(*halves(can, due), due.hashes, clock)
         if not applied.output.num_rows:
-            return waited
-        return interleaved((applied.output, applied.output_hashes), waited)
+            return waited, due
+        return interleaved(own, waited), due
 
-    def _waited(
-        self, arrivals: OperatorInput, fresh: Rows, awaited: tuple[int, int]
-    ) -> Shown | None:
-        """Return what waited for an event time in (after, until]; None = nothing did."""
+    def _due(self, arrivals: OperatorInput, fresh: Rows, awaited: tuple[int, int]) -> Rows | None:
+        """Return the state rows that waited for an event time in (after, until]; None = none did."""
         can, clock = self.program.can, arrivals.clock
         parts = [part for part in self._awaited(fresh, awaited, clock.since) if len(part)]
         if not parts:
@@ -71,12 +77,9 @@ class Emission:
         ]
         if asking:
             live = live_at(can, replace(clock, watermark=clock.before))
-            whole = whole_keys(can, asking, arrivals, self.runs, live)
-        else:
-            keys = len(can.logic.key_schema)
-            whole = merge_rows(parts, keys, everything, bottom=True, row_order=can.row_order)
-        with placed(self.program.operator, self.timestep):
-            return can.fire(*halves(can, whole), whole.hashes, clock)
+            return whole_keys(can, asking, arrivals, self.runs, live)
+        keys = len(can.logic.key_schema)
+        return merge_rows(parts, keys, everything, bottom=True, row_order=can.row_order)
 
     def _awaited(self, fresh: Rows, awaited: tuple[int, int], since: int | None) -> list[Rows]:
         """Return the state rows that waited, newest first. since: see `OpenRuns.waiting`."""

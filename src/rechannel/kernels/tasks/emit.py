@@ -14,7 +14,7 @@ from rechannel.errors import StorageError, UserFunctionError
 from rechannel.kernels.functions.dead_letters import Dividing, Letters, divides
 from rechannel.kernels.functions.resources import WithResource
 from rechannel.kernels.functions.user_errors import placed
-from rechannel.kernels.protocol.program import DEAD, LATE, Branch, StageProgram, StageStep
+from rechannel.kernels.protocol.program import CHANGES, DEAD, LATE, Branch, StageProgram, StageStep
 from rechannel.kernels.shuffle.send import Channel, Order, Sender, chunk_bytes
 from rechannel.kernels.shuffle.watermarks import EventTime, Latest, reported_inputs, watermark_blobs
 from rechannel.kernels.tasks.measure import Measures
@@ -56,6 +56,14 @@ class Emitter:
     def dead(self, letters: Letters, order: Order) -> Parcels:
         """Yield blobs made of rows that the root's operator could not handle."""
         yield from self._dead(self.program.root, letters, order)
+
+    def changes(self, batch: pa.RecordBatch, order: Order) -> Parcels:
+        """Yield blobs made of the changelog of the root's operator."""
+        at = order if isinstance(order, int) else int(order[0]) if len(order) else 0
+        for below in self.program.root.branches:
+            if below.side == CHANGES and below.function is not None:
+                for rows in _as_list(below.function(batch)):
+                    yield from self._down(below, rows, at)
 
     def watermarks(self, own: Mapping[str, int]) -> Parcels:
         """Yield blobs that tell consumers the event time, after all rows.

@@ -29,6 +29,7 @@ from rechannel.kernels.shuffle.spool import Spool
 from rechannel.kernels.shuffle.watermarks import latest_of
 from rechannel.kernels.shuffle.wire import Blob, from_batches, to_batches
 from rechannel.kernels.tasks.binned import Counts, hottest, pack_bins, rows_per_bin
+from rechannel.kernels.tasks.changelog import changelog
 from rechannel.kernels.tasks.clocks import clock_of, handed_on, times_after
 from rechannel.kernels.tasks.control import Controls
 from rechannel.kernels.tasks.emission import Emission
@@ -47,6 +48,8 @@ from rechannel.state.manifest import Edit, Run
 
 IN_HAND = 4
 """Blobs that arrive stay in memory up to this fraction (1/4) of a task's memory, then go to disk."""
+TWICE = 2
+"""With a changelog, the rows of a part are there as before and as after once more: parts are half as large."""
 
 
 @dataclass
@@ -166,7 +169,8 @@ class StatefulTask:
             measures=measures,
             clock=clock,
         )
-        for part in parts_of(state, can, blobs, demand, self.step.memory, spool, runs=runs):
+        memory = self.step.memory // (TWICE if self.program.has_changelog else 1)
+        for part in parts_of(state, can, blobs, demand, memory, spool, runs=runs):
             with measures.activity("deserialise"):
                 received = receive(can, part.blobs, part.rows)
             refuse_too_large(self.program.operator, self.step.timestep, can, received)
@@ -205,6 +209,7 @@ class StatefulTask:
         with measures.activity("process"), placed(self.program.operator, self.step.timestep):
             applied = can.logic.apply(arrivals)
         fresh = _fresh(arrivals, applied, has_older=bool(runs))
+        due = None
         if can.totals is not None:
             work = Work(
                 program=self.program,
@@ -228,7 +233,7 @@ class StatefulTask:
                 done.first_timers,
                 part.share,
             )
-            shown = showing.of(arrivals, applied, fresh)
+            shown, due = showing.of(arrivals, applied, fresh)
             totals = Edit(retire=retired(state.totals, state.own))
         done.edits += [storing.fresh(part, fresh, runs), totals]
         measures.count("keys", len(received.hashes))
@@ -239,6 +244,11 @@ class StatefulTask:
         for rows, at in _pieces(*shown, state):
             yield from emitter.rows(rows, at)
         yield from _side_outputs(applied, state, emitter)
+        if self.program.has_changelog:
+            with measures.activity("process"):
+                told = changelog(can, arrivals, applied, fresh, shown=shown, due=due)
+            for rows, at in _pieces(*told, state):
+                yield from emitter.changes(rows, at)
 
     def _arrivals(
         self,

@@ -16,7 +16,7 @@ from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.columnar.overflow import does_not_fit, singles
 from rechannel.kernels.columnar.sorting import take
-from rechannel.kernels.protocol.capabilities import Combining, Succeeded
+from rechannel.kernels.protocol.capabilities import Combining, Revising, Succeeded
 from rechannel.kernels.protocol.logic import (
     AggregateFunction,
     Invertible,
@@ -64,7 +64,7 @@ class KeepsAggregates(ABC):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AggregateLogic(Combining, Succeeded, KeepsAggregates):
+class AggregateLogic(Combining, Succeeded, Revising, KeepsAggregates):
     """Aggregates bound to the schema of their input: a `StatefulLogic`. Make one with `bind`.
 
     State columns are named `<output>.<part>`. Rows travel combined unless an aggregate is ordered.
@@ -111,6 +111,11 @@ class AggregateLogic(Combining, Succeeded, KeepsAggregates):
     def kept_aggregates(self) -> AggregateLogic:
         """All the state there is."""
         return self
+
+    @property
+    def table_key(self) -> int:
+        """The keys."""
+        return len(self.key_schema)
 
     @property
     def ordered(self) -> bool:

@@ -29,14 +29,14 @@ from rechannel.kernels.functions.python_rows import (
     row_type,
 )
 from rechannel.kernels.functions.user_errors import function_name, user_error
-from rechannel.kernels.protocol.capabilities import Combining, Succeeded
+from rechannel.kernels.protocol.capabilities import Combining, Revising, Succeeded
 from rechannel.kernels.protocol.logic import OperatorInput, OperatorOutput
 from rechannel.model.buffers import IntArray
 from rechannel.model.ddl import type_name
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ReduceLogic(Combining, Succeeded):
+class ReduceLogic(Combining, Succeeded, Revising):
     """A running reduction over the value columns."""
 
     key_schema: pa.Schema
@@ -66,6 +66,11 @@ class ReduceLogic(Combining, Succeeded):
     def output_schema(self) -> pa.Schema:
         """Keys and value columns."""
         return pa.schema([*self.key_schema, *self.value_schema])
+
+    @property
+    def table_key(self) -> int:
+        """The keys."""
+        return len(self.key_schema)
 
     @property
     def ordered(self) -> bool:

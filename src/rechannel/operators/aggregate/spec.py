@@ -61,6 +61,10 @@ class AggregateSpec(OperatorSpec):
         return AggregateSpec(aggregates=columns)
 
     @property
+    def unchanging(self) -> None:
+        """Return None: the row of a key changes with its rows."""
+
+    @property
     def kind(self) -> str:
         """Return the kind in one word."""
         return "aggregate"
@@ -135,6 +139,10 @@ class ReduceSpec(OperatorSpec):
     def with_function(self, function: Callable[..., Any]) -> OperatorSpec:
         """Another function understands the same state."""
         return replace(self, function=function)
+
+    @property
+    def unchanging(self) -> None:
+        """Return None: the row of a key changes with its rows."""
 
     @property
     def kind(self) -> str:

@@ -29,6 +29,7 @@ from rechannel.kernels.protocol.capabilities import (
     Projecting,
     Pruned,
     Pruning,
+    Revising,
     Timed,
     Viewed,
 )
@@ -50,7 +51,7 @@ RANKINGS = (ROW_NUMBER, RANK_WITH_GAPS, DENSE_RANK)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TopLogic(ManyRows, Projecting, Pruning, Viewed, Expiring, Timed, LateTelling):
+class TopLogic(ManyRows, Projecting, Pruning, Viewed, Expiring, Timed, LateTelling, Revising):
     """The first `n` rows of every key (None = all): a `StatefulLogic`.
 
     keys: key columns; the last one is the start of a window where there are windows. rows: the other columns. by: which
@@ -125,6 +126,11 @@ class TopLogic(ManyRows, Projecting, Pruning, Viewed, Expiring, Timed, LateTelli
         ends = [] if self.window_us is None else [pa.field(END, MICROS, False)]
         ranks = [] if self.rank is None else [RANK.with_name(self.rank)]
         return pa.schema([*self.keys, *ends, *ranks, *self.rows])
+
+    @property
+    def table_key(self) -> int:
+        """The keys, and the rank where it is shown."""
+        return len(self.keys) + (self.rank is not None)
 
     # Time -------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.model.ddl import type_name
 from rechannel.operators.checks import need_columns
 from rechannel.operators.ordered.top import RANK, ROW_NUMBER, TopLogic
-from rechannel.operators.spec import OperatorSpec
+from rechannel.operators.spec import INSERTS, OperatorSpec
 from rechannel.operators.window.logic import END, START
 
 
@@ -50,6 +50,17 @@ class TopSpec(OperatorSpec):
     def windows_us(self) -> int | None:
         """Length of its windows, if it has any."""
         return self.window_us
+
+    @property
+    def unchanging(self) -> str | None:
+        """Return why no row is replaced; None = ranks get other rows."""
+        if self.window_us is not None:
+            return f"it emits the rows of a window once, when the window closes. {INSERTS}"
+        if self.rank is None and self.n != 1:
+            return (
+                "without ranks nothing tells the rows of a key apart. Name their column with rank="
+            )
+        return None
 
     @property
     def kind(self) -> str:

@@ -46,6 +46,10 @@ class TrackingSpec(OperatorSpec, MayDivide):
     """Columns of the state."""
 
     @property
+    def unchanging(self) -> None:
+        """Return None: the row of a key changes with its rows, and ends with it."""
+
+    @property
     def kind(self) -> str:
         """Return the kind in one word."""
         return "track"

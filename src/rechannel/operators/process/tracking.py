@@ -15,7 +15,8 @@ key is otherwise as if they had not come: its state stays, its timer is not set 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -31,13 +32,14 @@ from rechannel.kernels.protocol.capabilities import (
     Expiring,
     Grouped,
     LateTelling,
+    Revising,
     Succeeded,
     Timed,
     TimingOut,
 )
 from rechannel.kernels.protocol.logic import Dead, OperatorInput, OperatorOutput
 from rechannel.model.buffers import IntArray, Mask
-from rechannel.model.eventtime import Clock
+from rechannel.model.eventtime import NEVER, Clock
 from rechannel.model.hashspace import HashArray
 from rechannel.operators.process.timers import UNTIL, Timely, Timer, untils_of
 
@@ -61,7 +63,17 @@ class Updated:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Tracking(EveryRow, Expiring, Timed, Grouped, LateTelling, Succeeded, TimingOut, MayDivide):
+class Tracking(
+    EveryRow,
+    Expiring,
+    Timed,
+    Grouped,
+    LateTelling,
+    Succeeded,
+    TimingOut,
+    Revising,
+    MayDivide,
+):
     """Schemas and timeout of one `track`."""
 
     key_schema: pa.Schema
@@ -74,6 +86,8 @@ class Tracking(EveryRow, Expiring, Timed, Grouped, LateTelling, Succeeded, Timin
     """How timers are set, instead of a timeout that emits nothing."""
     keep_late: bool = False
     """Late rows are read downstream, so all columns travel."""
+    looks_for_ends: bool = False
+    """Keys that end are looked for, whether or not a row is emitted then."""
 
     def __post_init__(self) -> None:
         """Check that names of the state differ from those of keys and of columns that Rechannel adds."""
@@ -130,13 +144,32 @@ class Tracking(EveryRow, Expiring, Timed, Grouped, LateTelling, Succeeded, Timin
         if self.timeout_ms is None:
             return None
         seen = state[-1].fill_null(0).to_numpy(zero_copy_only=False)
-        alive: Mask = clock.stream_ms - seen <= self.timeout_ms
+        now_ms = clock.stream_ms
+        if self.looks_for_ends and clock.watermark != NEVER:  # of the timestep that is asked about
+            now_ms = clock.watermark // 1_000
+        alive: Mask = now_ms - seen <= self.timeout_ms
         return alive
 
     def finish(self, keys: Columns, state: Columns) -> pa.RecordBatch:
         """Keys and the user's columns, without the time of the last rows."""
         columns = [*keys, *state[: len(self.fields)]]
         return pa.RecordBatch.from_arrays(columns, schema=self.output_schema)
+
+    # A changelog ------------------------------------------------------------------------------------
+
+    @property
+    def table_key(self) -> int:
+        """The keys."""
+        return len(self.key_schema)
+
+    @property
+    def times_out(self) -> bool:
+        """Whether keys end by a timeout."""
+        return self.timeout_ms is not None
+
+    def looking_for_ends(self) -> Self:
+        """Return the logic that looks for keys that end."""
+        return replace(self, looks_for_ends=self.times_out)
 
     # Timers -----------------------------------------------------------------------------------------
 
@@ -155,15 +188,25 @@ class Tracking(EveryRow, Expiring, Timed, Grouped, LateTelling, Succeeded, Timin
 
     def timer_of(self, keys: Columns, state: Columns) -> IntArray | None:
         """Return the event time of each key's timer."""
-        return None if self.timer is None else untils_of(state)
+        if self.timer is not None:
+            return untils_of(state)
+        if not self.looks_for_ends or self.timeout_ms is None:
+            return None
+        seen = state[-1].fill_null(0).to_numpy(zero_copy_only=False)
+        untils: IntArray = (seen + self.timeout_ms + 1) * 1_000
+        return untils
 
     def due_range(self, clock: Clock) -> tuple[int, int] | None:
-        """Return timers that went off, if a row is emitted then."""
-        return (clock.before, clock.watermark) if self.ends else None
+        """Return timers that went off, if a row is emitted then, or if a changelog has the end of the key."""
+        if self.timer is None and clock.before == NEVER:
+            return None  # what ended earlier is not known, and is in no changelog
+        return (clock.before, clock.watermark) if self.ends or self.looks_for_ends else None
 
     def together(self, keys: Columns, state: Columns) -> Mask | None:
         """A timer that seems to have gone off may have been set anew: every key is looked up."""
-        return None if self.timer is None else np.ones(len(keys[0]), dtype=np.bool_)
+        if self.timer is None and not self.looks_for_ends:
+            return None
+        return np.ones(len(keys[0]), dtype=np.bool_)
 
     @property
     def lag_us(self) -> int:
@@ -172,7 +215,9 @@ class Tracking(EveryRow, Expiring, Timed, Grouped, LateTelling, Succeeded, Timin
 
     def fire(self, keys: Columns, state: Columns, hashes: HashArray, clock: Clock) -> Emitted:
         """What is shown of keys without rows whose timers went off. Raises UserFunctionError."""
-        over = np.flatnonzero(untils_of(state) <= clock.watermark)
+        over = np.empty(0, dtype=np.int64)
+        if self.ends:
+            over = np.flatnonzero(untils_of(state) <= clock.watermark)
         return self._ended(take(keys, over), take(state, over), hashes[over])
 
     def apply(self, arrivals: OperatorInput) -> OperatorOutput:
@@ -243,6 +288,8 @@ class Tracking(EveryRow, Expiring, Timed, Grouped, LateTelling, Succeeded, Timin
             state = [spread(column, stay, len(dropped)) for column in made.kept]
         if self.timeout_ms is not None:
             now = np.full(len(dropped), arrivals.clock.stream_ms, dtype=np.int64)
+            if self.looks_for_ends:  # nothing waits for the end of a key that has ended
+                now[dropped] -= self.timeout_ms + 1
             state = [*state, pa.array(now)]
         if made.failed:
             untouched = np.zeros(len(dropped), dtype=np.bool_)

@@ -118,6 +118,14 @@ class ApplySessionSpec(ApplyingSpec, ClosingSessionSpec):
     early_ms: int | None = None
     finished: bool = False
 
+    @property
+    def unchanging(self) -> str:
+        """Return why there is no changelog, even where sessions are emitted again."""
+        return (
+            "its function returns any number of rows for a session, and nothing tells which row replaces which. Use"
+            " window(...).aggregate(...)"
+        )
+
     def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
         """Check names of keys and of what the function answers. Raises DataflowError."""
         need_free(self.schema, (*keys, START, END))

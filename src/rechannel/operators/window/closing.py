@@ -5,7 +5,7 @@ The fields are those of each spec: digests in journals have them in its own orde
 
 from __future__ import annotations
 
-from rechannel.operators.spec import OperatorSpec
+from rechannel.operators.spec import INSERTS, OperatorSpec
 
 
 class ClosingSpec(OperatorSpec):
@@ -24,6 +24,16 @@ class ClosingSpec(OperatorSpec):
     def corrects(self) -> bool:
         """Whether late rows, or rows of an incomplete window, emit it again."""
         return bool(self.lateness_us or not self.on_close or self.early_ms)
+
+    @property
+    def unchanging(self) -> str | None:
+        """Return why no window is emitted again; None = some are."""
+        if self.corrects:
+            return None
+        return (
+            f"it emits a window once, when the window closes. {INSERTS}; or give it emit='on_update' or lateness=, with"
+            " which windows change"
+        )
 
 
 class ClosingSessionSpec(ClosingSpec):

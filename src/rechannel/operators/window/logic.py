@@ -26,6 +26,7 @@ from rechannel.kernels.protocol.capabilities import (
     Expiring,
     LateTelling,
     PartlyHashed,
+    Revising,
     Stamping,
     Succeeded,
     Timed,
@@ -116,6 +117,7 @@ class WindowLogic(
     EarlyEmitting,
     LateTelling,
     Succeeded,
+    Revising,
     KeepsAggregates,
 ):
     """Aggregates of the rows of a key in a window: a `StatefulLogic`."""
@@ -183,6 +185,16 @@ class WindowLogic(
         keys = len(self.key_schema)
         fields = list(self.inner.output_schema)
         return pa.schema([*fields[:keys], pa.field(END, MICROS, False), *fields[keys:]])
+
+    @property
+    def table_key(self) -> int:
+        """The user's keys and the window's start."""
+        return len(self.key_schema)
+
+    @property
+    def on_close_only(self) -> bool:
+        """Whether a window gets into the table when it is complete: unless it is shown before."""
+        return self.on_close and self.early_ms is None
 
     @property
     def hashed(self) -> int:
@@ -282,6 +294,7 @@ class WindowLogic(
         self, keys: Columns, hashes: HashArray, shown: Columns, state: Columns
     ) -> OperatorOutput:
         output = _nothing(self.output_schema) if self.on_close else self.finish(keys, shown)
+        hashes = hashes[: output.num_rows]
         return OperatorOutput(state=state, dropped=None, output=output, output_hashes=hashes)
 
     def _touched(self, state: Columns, timestep: int) -> Columns:

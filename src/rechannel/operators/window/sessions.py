@@ -35,6 +35,7 @@ from rechannel.kernels.protocol.capabilities import (
     Emitted,
     Expiring,
     LateTelling,
+    Revising,
     Succeeded,
     Timed,
     Viewed,
@@ -62,7 +63,15 @@ LAST = pa.field("_last", pa.int64(), False)
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SessionLogic(
-    ManyRows, Viewed, Expiring, Timed, EarlyEmitting, LateTelling, Succeeded, KeepsAggregates
+    ManyRows,
+    Viewed,
+    Expiring,
+    Timed,
+    EarlyEmitting,
+    LateTelling,
+    Succeeded,
+    Revising,
+    KeepsAggregates,
 ):
     """Aggregates of the rows of a key in a session: a `StatefulLogic`."""
 
@@ -137,6 +146,16 @@ class SessionLogic(
         fields = list(self.inner.output_schema)
         times = [pa.field(name, MICROS, False) for name in (START, END)]
         return pa.schema([*fields[:width], *times, *fields[width:]])
+
+    @property
+    def table_key(self) -> int:
+        """The user's keys and the session's start: sessions of a key do not overlap."""
+        return len(self.keys) + 1
+
+    @property
+    def on_close_only(self) -> bool:
+        """Whether a session gets into the table when it is complete: unless it is shown before."""
+        return self.on_close and self.early_ms is None
 
     # Time -------------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from rechannel.errors import RefusedError, StorageError
 from rechannel.sinks.delta.columns import check_fits
+from rechannel.sinks.keyed_changes import Net, net
 from rechannel.sinks.keyed_rows import check_no_nulls, latest
 from rechannel.sinks.marked import ConflictError
 from rechannel.sinks.marks import Holder, Mark
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from rechannel.sinks.delta.outlet import DeltaOutlet
 
 T = TypeVar("T")
+GONE = "_rc_gone"
+"""Column of rows of a MERGE alone: whether their keys go."""
 _HALF = 16
 """Hex digits of half a digest."""
 
@@ -107,15 +110,28 @@ class DeltaPlace:
         if not given.num_rows:
             return
         check_no_nulls(given, keys, self._holder.where)
+        changes = self._outlet.changes
+        written = (
+            net(given, keys, changes, self._holder.where)
+            if changes
+            else Net(present=latest(given, keys), gone=given.slice(0, 0))
+        )
+        deletes = bool(written.gone.num_rows)
         found = table.merge(
-            latest(given, keys),
+            _flagged(written) if deletes else written.present,
             " AND ".join(f"old.{_quoted(key)} = new.{_quoted(key)}" for key in keys),
             source_alias="new",
             target_alias="old",
             merge_schema=True,
             commit_properties=self._commit(mark),
         )
-        found.when_matched_update_all().when_not_matched_insert_all().execute()
+        if deletes:
+            stays, goes = f"NOT new.{_quoted(GONE)}", f"new.{_quoted(GONE)}"
+            found.when_matched_delete(goes)
+            found.when_matched_update_all(stays, [GONE]).when_not_matched_insert_all(stays, [GONE])
+        else:
+            found.when_matched_update_all().when_not_matched_insert_all()
+        found.execute()
 
     def _commit(self, mark: Mark) -> Any:
         versions = dict(zip(self._names(), (mark.timestep, *_numbers(mark.digest)), strict=True))
@@ -143,6 +159,16 @@ class DeltaPlace:
             if isinstance(error, errors.DeltaError | OSError):
                 raise StorageError(f"{where} does not take the rows: {_said(error)}") from error
             raise
+
+
+def _flagged(written: Net) -> pa.Table:
+    """Return the rows of a MERGE, each with whether its key goes."""
+    parts = (written.present, False), (written.gone, True)
+    flagged = [
+        rows.append_column(pa.field(GONE, pa.bool_(), False), pa.repeat(gone, rows.num_rows))
+        for rows, gone in parts
+    ]
+    return pa.concat_tables(flagged)
 
 
 def _quoted(name: str) -> str:

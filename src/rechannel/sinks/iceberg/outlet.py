@@ -8,6 +8,7 @@ from typing import ClassVar
 from urllib.parse import urlsplit
 
 from rechannel.errors import DataflowError, SetUpError
+from rechannel.sinks.keyed_changes import check_changes, check_keyed, without_changes
 from rechannel.sinks.keyed_rows import check_keys
 from rechannel.sinks.marked import MarkedWriter, mark_name
 from rechannel.sinks.marks import Holder
@@ -27,6 +28,8 @@ class IcebergOutlet(Outlet):
     """Of the catalog, as PyIceberg reads them: type, uri, warehouse."""
     keys: tuple[str, ...] = ()
     """Columns by which a row takes the place of an earlier one; empty to append."""
+    changes: str = ""
+    """Column that says what becomes of a row's key, as in a changelog; empty if rows are no changes."""
     keeps_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -34,6 +37,7 @@ class IcebergOutlet(Outlet):
         parts = self.table.split(".")
         if len(parts) < 2 or not all(each.strip() for each in parts):
             raise DataflowError(f"write.iceberg: {self.table!r} is no table: give namespace.name")
+        check_keyed("write.iceberg", self.changes, self.keys)
 
     @property
     def place(self) -> str:
@@ -42,10 +46,16 @@ class IcebergOutlet(Outlet):
         address = f"{where.scheme}://{where.netloc.rpartition('@')[2]}{where.path}"
         return f"iceberg {address if self.options.get('uri') else self.catalog} {self.table}"
 
+    @property
+    def takes_newest(self) -> bool:
+        """Whether rows are written by their keys, and are no changes."""
+        return bool(self.keys) and not self.changes
+
     def describe(self) -> str:
         """Return table, catalog and keys."""
         how = f", by {', '.join(self.keys)}" if self.keys else ""
-        return f"iceberg {self.table} of catalog {self.catalog}{how}"
+        told = f", changes in {self.changes}" if self.changes else ""
+        return f"iceberg {self.table} of catalog {self.catalog}{how}{told}"
 
     def open(self, context: SinkContext) -> SinkWriter:
         """Open it. The catalog is asked when the driver owns the journal, not before."""
@@ -58,10 +68,12 @@ class IcebergOutlet(Outlet):
 
         if context.schema is not None:
             check_keys(self.keys, context.schema, context.label)
+            check_changes(self.changes, self.keys, context.schema, context.label)
         holder = Holder(
             where=f"table {self.table!r} of catalog {self.catalog!r}",
             name=mark_name(context),
             elsewhere="another table",
             stays="rows of the table stay, and its own snapshots go back before them",
         )
-        return MarkedWriter(IcebergPlace(self, holder, context.schema), holder, context)
+        schema = without_changes(context.schema, self.changes)
+        return MarkedWriter(IcebergPlace(self, holder, schema), holder, context)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from rechannel.errors import DataflowError, RechannelError, RefusedError, StorageError
 from rechannel.sinks.iceberg.columns import fitted
 from rechannel.sinks.iceberg.upsert import upsert
+from rechannel.sinks.keyed_changes import net
 from rechannel.sinks.keyed_rows import check_no_nulls, latest
 from rechannel.sinks.marked import ConflictError
 from rechannel.sinks.marks import Holder, Mark
@@ -87,8 +88,13 @@ class IcebergPlace:
         given = rows.table()
         if not given.num_rows:
             return
+        gone = None
         if keys:
             check_no_nulls(given, keys, self._holder.where)
+        if self._outlet.changes:
+            written = net(given, keys, self._outlet.changes, self._holder.where)
+            given, gone = written.present, self._fitting(written.gone, table)
+        elif keys:
             given = latest(given, keys)
         given = self._fitting(given, table)
         table.metadata.properties[RETRIES] = "0"  # of this copy of the metadata alone
@@ -97,7 +103,7 @@ class IcebergPlace:
                 with transaction.update_schema() as change:
                     change.union_by_name(given.schema)
             if keys:
-                upsert(transaction, table.io, given, keys)
+                upsert(transaction, table.io, given, keys, gone)
             else:
                 transaction.append(given)
             transaction.set_properties({self._property: f"{mark.timestep}:{mark.digest}"})

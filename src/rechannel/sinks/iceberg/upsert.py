@@ -11,50 +11,48 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from rechannel.sinks.keyed_rows import without
 
 FEW = 200
 """Of this many values PyIceberg still compares each with the statistics of a file."""
 
 
-def upsert(transaction: Any, io: Any, given: pa.Table, keys: Sequence[str]) -> None:
-    """Add rows, whose keys differ, to a transaction of a table, and take those with the same keys away."""
+def upsert(
+    transaction: Any, io: Any, given: pa.Table, keys: Sequence[str], gone: pa.Table | None = None
+) -> None:
+    """Add rows, whose keys differ, to a transaction of a table, and take those with the same keys away.
+
+    gone: rows with other keys, of which rows are taken away, too.
+    """
     from pyiceberg.io.pyarrow import _dataframe_to_data_files
     from pyiceberg.table import DataScan
 
     metadata = transaction.table_metadata
-    scan = DataScan(table_metadata=metadata, io=io, row_filter=_may_have(given, keys))
-    gone, new = [], []
+    met = [given.select(keys), *([] if gone is None else [gone.select(keys)])]
+    touched = pa.concat_tables(met)
+    scan = DataScan(table_metadata=metadata, io=io, row_filter=_may_have(touched, keys))
+    old, new = [], []
     for task in scan.plan_files():
         there = _read(task, metadata, io)
-        kept = without(there, given, keys)
+        kept = without(there, touched, keys)
         if kept.num_rows < there.num_rows:
-            gone.append(task.file)
+            old.append(task.file)
             if kept.num_rows:
                 new += _dataframe_to_data_files(table_metadata=metadata, df=kept, io=io)
-    if not gone:
-        transaction.append(given)
+    if not old:
+        if given.num_rows:
+            transaction.append(given)
         return
-    new += _dataframe_to_data_files(table_metadata=metadata, df=given, io=io)
+    if given.num_rows:
+        new += _dataframe_to_data_files(table_metadata=metadata, df=given, io=io)
     with transaction.update_snapshot().overwrite() as snapshot:
-        for file in gone:
+        for file in old:
             snapshot.delete_data_file(file)
         for file in new:
             snapshot.append_data_file(file)
-
-
-def without(there: pa.Table, given: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """Return the rows that have none of the given keys, in their order. Rows without a key have none."""
-    place = "/".join(keys) + "/"  # no key's own name
-    mine = pl.DataFrame(given.select(keys))
-    its = pl.DataFrame(there.select(keys))
-    kept = its.with_row_index(place).join(mine, on=list(keys), how="anti", maintain_order="left")
-    if len(kept) == there.num_rows:
-        return there
-    mask = pl.Series([False]).new_from_index(0, there.num_rows).scatter(kept[place], True)
-    return there.filter(mask.to_arrow())
 
 
 def _read(task: Any, metadata: Any, io: Any) -> pa.Table:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from rechannel.errors import DataflowError, SetUpError
+from rechannel.sinks.keyed_changes import check_changes, check_keyed
 from rechannel.sinks.outlet import Outlet, SinkContext
 from rechannel.sinks.writer import SinkWriter
 
@@ -27,6 +28,8 @@ class KafkaOutlet(Outlet):
     topic: str
     key: str = ""
     """Column of the records' keys; empty for records without."""
+    changes: str = ""
+    """Column that says what becomes of a row's key, as in a changelog; empty if rows are no changes."""
     value: str = ""
     """Column of the values, text or binary; empty for all columns as one JSON object."""
     timestamp: str = ""
@@ -44,6 +47,7 @@ class KafkaOutlet(Outlet):
         for name in ("bootstrap", "topic"):
             if not getattr(self, name).strip():
                 raise DataflowError(f"write.kafka: give {name}")
+        check_keyed("write.kafka", self.changes, (self.key,), "key")
         if not self.wait_s > 0:
             raise DataflowError(f"write.kafka: wait_s must be above 0, not {self.wait_s}")
         for name in self.options.keys() & OURS.keys():
@@ -57,7 +61,8 @@ class KafkaOutlet(Outlet):
     def describe(self) -> str:
         """Return topic and brokers."""
         how = "" if self.exactly_once else ", at least once"
-        return f"kafka {self.topic} at {self.bootstrap}{how}"
+        told = f", changes in {self.changes}" if self.changes else ""
+        return f"kafka {self.topic} at {self.bootstrap}{how}{told}"
 
     def client(self) -> dict[str, str]:
         """Return the settings of a client."""
@@ -76,4 +81,5 @@ class KafkaOutlet(Outlet):
         columns = RecordColumns(key=self.key, value=self.value, timestamp=self.timestamp)
         if context.schema is not None:
             columns.check(context.schema, context.label)
+            check_changes(self.changes, (self.key,), context.schema, context.label)
         return KafkaWriter(self, columns, context)

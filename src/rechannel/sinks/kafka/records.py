@@ -10,6 +10,8 @@ import pyarrow.compute as pc
 
 from rechannel.errors import DataflowError
 from rechannel.sinks.json_objects import json_objects
+from rechannel.sinks.keyed_changes import net
+from rechannel.sinks.keyed_rows import check_no_nulls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,21 @@ class RecordColumns:
         value = batch.column(self.value) if self.value else json_objects(batch)
         times = _millis(batch.column(self.timestamp)) if self.timestamp else none
         return zip(keys, _bytes(value), times, strict=True)
+
+    def changed(
+        self, rows: pa.Table, changes: str, where: str
+    ) -> Iterator[tuple[bytes | None, bytes | None, int | None]]:
+        """Yield one record per key of a changelog: its row, or no value if it is gone. changes: their column.
+
+        Raises RefusedError for a row without a key.
+        """
+        check_no_nulls(rows, (self.key,), where)
+        written = net(rows, (self.key,), changes, where)
+        for batch in written.gone.to_batches():
+            for key, _, at_ms in self.records(batch):
+                yield key, None, at_ms
+        for batch in written.present.to_batches():
+            yield from self.records(batch)
 
 
 def _is_bytes(kind: pa.DataType) -> bool:

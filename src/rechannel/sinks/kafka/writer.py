@@ -11,7 +11,7 @@ timestep. No consumer is ever a member of the group.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from rechannel.errors import (
@@ -97,15 +97,21 @@ class KafkaWriter:
             if self._outlet.exactly_once:
                 producer.begin_transaction()
             self._open = batch
-            for each in rows.batches():
-                for key, value, at_ms in self._columns.records(each):
-                    self._send(producer, key, value, at_ms)
+            for key, value, at_ms in self._records(rows):
+                self._send(producer, key, value, at_ms)
         except self._kafka.KafkaException as error:
             self._give_up(error)
         except BaseException:
             self._drop()
             raise
         return {}
+
+    def _records(self, rows: Rows) -> Iterator[tuple[bytes | None, bytes | None, int | None]]:
+        if self._outlet.changes:
+            yield from self._columns.changed(rows.table(), self._outlet.changes, self._where)
+            return
+        for each in rows.batches():
+            yield from self._columns.records(each)
 
     def publish(self, staged: Staged, batch: Batch) -> None:
         """Commit the transaction, with the number of the timestep. See `SinkWriter`."""

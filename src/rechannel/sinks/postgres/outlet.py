@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rechannel.errors import DataflowError, SetUpError
+from rechannel.sinks.keyed_changes import check_changes, check_keyed
 from rechannel.sinks.keyed_rows import check_keys
 from rechannel.sinks.marked import MarkedWriter, mark_name
 from rechannel.sinks.marks import Holder
@@ -28,6 +29,8 @@ class PostgresOutlet(Outlet):
     """Its name, or schema.name."""
     keys: tuple[str, ...] = ()
     """Columns by which a row takes the place of an earlier one; empty to append."""
+    changes: str = ""
+    """Column that says what becomes of a row's key, as in a changelog; empty if rows are no changes."""
     wait_s: float = 60.0
     """For how long a transaction waits for another one."""
     keeps_rows: ClassVar[bool] = True
@@ -41,6 +44,7 @@ class PostgresOutlet(Outlet):
         if not self.wait_s > 0:
             raise DataflowError(f"write.postgres: wait_s must be above 0, not {self.wait_s}")
         table_named(self.table)
+        check_keyed("write.postgres", self.changes, self.keys)
 
     @property
     def shown(self) -> str:
@@ -52,10 +56,16 @@ class PostgresOutlet(Outlet):
         """Address and table."""
         return f"postgres {self.shown} {self.table}"
 
+    @property
+    def takes_newest(self) -> bool:
+        """Whether rows are written by their keys, and are no changes."""
+        return bool(self.keys) and not self.changes
+
     def describe(self) -> str:
         """Return table, address and keys."""
         how = f", by {', '.join(self.keys)}" if self.keys else ""
-        return f"postgres {self.table} at {self.shown}{how}"
+        told = f", changes in {self.changes}" if self.changes else ""
+        return f"postgres {self.table} at {self.shown}{how}{told}"
 
     def open(self, context: SinkContext) -> SinkWriter:
         """Open it. The database is asked when the driver owns the journal, not before."""
@@ -68,6 +78,7 @@ class PostgresOutlet(Outlet):
 
         if context.schema is not None:
             check_keys(self.keys, context.schema, context.label)
+            check_changes(self.changes, self.keys, context.schema, context.label)
             for field in context.schema:
                 type_of(field.type, field.name)
         holder = Holder(

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from rechannel.errors import DataflowError, NotPermittedError, RefusedError, StorageError
+from rechannel.sinks.keyed_changes import check_words, without_changes
 from rechannel.sinks.keyed_rows import check_no_nulls
 from rechannel.sinks.marks import Holder, Mark
 from rechannel.sinks.postgres import statements
@@ -136,14 +137,18 @@ class PostgresTable:
         """Bring rows from the temporary table to theirs."""
         if fit.exact:
             return
-        keys = self._outlet.keys
+        keys, changes = self._outlet.keys, self._outlet.changes
         updates = [name for name in fit.types if name not in keys]
-        cursor.execute(statements.written(self._table, fit.types, keys, updates))
+        if changes:
+            cursor.execute(statements.removed(self._table, fit.types, keys, changes))
+        cursor.execute(statements.written(self._table, fit.types, keys, updates, changes))
         cursor.execute(f"DROP TABLE {statements.ARRIVED}")
 
     def _checked(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for each in batches:
             check_no_nulls(each, self._outlet.keys, self._holder.where)
+            if changes := self._outlet.changes:
+                check_words(each.column(changes), changes, self._holder.where)
             yield each
 
     def _known_fit(self, cursor: Any, schema: pa.Schema) -> _Fit:
@@ -158,7 +163,8 @@ class PostgresTable:
             indexes.setdefault(index, []).append(column)
         keys = self._outlet.keys
         unique = [*indexes.values()]
-        types = statements.check_columns(schema, there, unique, keys, self._table)
+        written = without_changes(schema, self._outlet.changes) or schema
+        types = statements.check_columns(written, there, unique, keys, self._table)
         # With a unique index, rows of a driver that is cut off would be in the way of its successor.
         exact = not keys and not unique and statements.fits_exactly(schema, types)
         return _Fit(schema=schema, types=types, exact=exact)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from rechannel.errors import DataflowError, RefusedError
+from rechannel.model.changelog import GONE, PRESENT
 
 MARKS = "rechannel_marks"
 """The table of marks, one row per sink of a job and table."""
@@ -86,12 +87,17 @@ def quoted(name: str) -> str:
 
 
 def written(
-    table: Table, columns: Mapping[str, str], keys: Sequence[str], updates: Sequence[str]
+    table: Table,
+    columns: Mapping[str, str],
+    keys: Sequence[str],
+    updates: Sequence[str],
+    changes: str = "",
 ) -> str:
     """Return the statement that brings rows from the temporary table to theirs.
 
     columns: names and types in the table. keys: empty to append; otherwise a row takes the place of the one with its
-    keys. updates: columns that it replaces.
+    keys. updates: columns that it replaces. changes: column that says what becomes of a key; empty = rows are no
+    changes.
     """
     names = ", ".join(map(quoted, columns))
     values = ", ".join(f"{quoted(name)}::{kind}" for name, kind in columns.items())
@@ -100,10 +106,31 @@ def written(
     by = ", ".join(map(quoted, keys))
     sets = ", ".join(f"{quoted(name)} = EXCLUDED.{quoted(name)}" for name in updates)
     then = f"UPDATE SET {sets}" if sets else "NOTHING"
+    which = f" WHERE {_among(quoted(changes), PRESENT)}" if changes else ""
     return (
-        f"INSERT INTO {table.quoted} ({names}) SELECT DISTINCT ON ({by}) {values} FROM {ARRIVED}"
+        f"INSERT INTO {table.quoted} ({names}) SELECT DISTINCT ON ({by}) {values} FROM {ARRIVED}{which}"
         f" ORDER BY {by}, {ROW} DESC ON CONFLICT ({by}) DO {then}"
     )
+
+
+def removed(table: Table, columns: Mapping[str, str], keys: Sequence[str], changes: str) -> str:
+    """Return the statement that removes the rows of keys that no row in the temporary table writes.
+
+    columns, keys, changes: as of `written`.
+    """
+    same = " AND ".join(f"old.{quoted(key)} = gone.{quoted(key)}::{columns[key]}" for key in keys)
+    again = " AND ".join(f"kept.{quoted(key)} = gone.{quoted(key)}" for key in keys)
+    kept = (
+        f"SELECT FROM {ARRIVED} kept WHERE {again} AND {_among('kept.' + quoted(changes), PRESENT)}"
+    )
+    return (
+        f"DELETE FROM {table.quoted} old USING {ARRIVED} gone WHERE {same}"
+        f" AND {_among('gone.' + quoted(changes), GONE)} AND NOT EXISTS ({kept})"
+    )
+
+
+def _among(column: str, words: Sequence[str]) -> str:
+    return f"{column} IN ({', '.join(repr(word) for word in words)})"
 
 
 def check_columns(

@@ -60,7 +60,7 @@ def ranked(stream, other):
     return windows.top(5, by="x", ranking="rank", ties=True, name="bounded")
 
 
-def told_apart(stream, other):
+def table_key(stream, other):
     return stream.deduplicate("k", within="2 seconds", name="bounded")
 
 
@@ -77,7 +77,7 @@ OPERATORS = {
     "sessions, of all rows": applied(rc.windows.sessions("2 seconds")),
     "any function": applied(rc.windows.tumbling("2 seconds")),
     "top": ranked,
-    "deduplicate": told_apart,
+    "deduplicate": table_key,
     "join": joined,
     "join in windows": joined_in_windows,
     "as of": as_of,

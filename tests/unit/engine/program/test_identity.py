@@ -51,7 +51,7 @@ def test_other_operators_are_named(store, operators, named):
         Identity(name="flights", operators=operators).claim(store)
 
 
-def test_later_formats_and_damage_are_told_apart(store):
+def test_later_formats_and_damage_are_table_key(store):
     store.put(IDENTITY, seal({"format": 2}))
     with pytest.raises(NewerFormatError, match=r"dataflow\.json has format 2"):
         FLIGHTS.claim(store)

@@ -35,7 +35,7 @@ TWO = [Executor(id=str(i), host="h", cores=i + 1) for i in range(2)]
         ("other://host", Kind.OTHER),
     ],
 )
-def test_masters_are_told_apart(master: str, kind: Kind) -> None:
+def test_masters_are_table_key(master: str, kind: Kind) -> None:
     assert SessionLimits.of(master, {}).kind is kind
 
 

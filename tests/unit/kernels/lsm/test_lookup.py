@@ -63,7 +63,7 @@ def test_no_needles_find_nothing():
     assert look_up(store, [write_run(store, {"a": 1}, seq=1)]) == {}
 
 
-def test_keys_that_share_a_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch):
+def test_keys_that_share_a_hash_are_table_key(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(lookup, "hash_is_key", lambda _: False)
     store = MemoryStore()
     keys = "abcdefghij"

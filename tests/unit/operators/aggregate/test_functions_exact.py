@@ -37,7 +37,7 @@ def test_what_lies_far_below_the_largest_value_is_dropped():
     assert value(partial(1e300, 1.0, -1e300)) == 0.0
 
 
-def test_zeros_and_no_values_are_told_apart():
+def test_zeros_and_no_values_are_table_key():
     zeros = partial(0.0, -0.0)
     assert zeros[0].to_pylist() == [LOWEST]
     nothing = SUMS.partial(np.array([5.0]), np.array([False]), groups(1))

@@ -170,7 +170,7 @@ def test_a_missing_column_is_an_unknown_column():
         rc.read().memory(script(ROWS), name="rows").deduplicate("who")
 
 
-def test_keys_with_floats_inside_are_told_apart_as_spark_tells_them():
+def test_keys_with_floats_inside_are_table_key_as_spark_tells_them():
     rows = script("k STRUCT<x: DOUBLE, l: ARRAY<DOUBLE>>, v BIGINT")
     stream = rc.read().memory(rows, name="rows")
     ends = [

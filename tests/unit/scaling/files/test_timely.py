@@ -76,7 +76,7 @@ def test_what_is_wrong_is_named(place, file, line, message):
         scaling_advice(place, system="timely")
 
 
-def test_operators_of_one_name_are_told_apart(place):
+def test_operators_of_one_name_are_table_key(place):
     log = place / "topology.log"
     log.write_text(log.read_text().replace("Output Of", "FilterMap"))
     made = scaling_advice(place, system="timely")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
-from rechannel.errors import DataflowError
+from rechannel.errors import DataflowError, RefusedError
 from rechannel.job import InProcess
 from rechannel.sinks.kafka.outlet import KafkaOutlet
 from rechannel.sinks.kafka.records import RecordColumns
@@ -41,6 +41,34 @@ def test_without_a_column_of_values_a_value_is_a_json_object():
     (one, two) = (json.loads(value) for _, value, _ in columns("n").records(BATCH))
     assert one == {"user": "ann", "n": 1, "raw": "AA==", "at": "2026-01-02T03:04:05.678999Z"}
     assert two == {"n": 2}
+
+
+def test_a_key_that_is_gone_gets_a_record_without_value():
+    rows = pa.table(
+        {
+            "user": ["ann", "ann", "bob", "cat", "dan", "eve"],
+            "n": [1, 2, 3, 4, 5, 6],
+            "change": [
+                "update_before",
+                "update_after",
+                "delete",
+                "insert",
+                "delete",
+                "update_before",
+            ],
+        }
+    )
+    made = {key: value for key, value, _ in columns("user").changed(rows, "change", "topic")}
+    assert {key: value and json.loads(value) for key, value in made.items()} == {
+        b"ann": {"user": "ann", "n": 2},
+        b"bob": None,
+        b"cat": {"user": "cat", "n": 4},
+        b"dan": None,
+        b"eve": None,
+    }
+    lacking = rows.set_column(0, "user", pa.array([None] * 6, pa.string()))
+    with pytest.raises(RefusedError, match="topic is written by user, and a row has no 'user'"):
+        list(columns("user").changed(lacking, "change", "topic"))
 
 
 @pytest.mark.parametrize(

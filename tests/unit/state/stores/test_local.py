@@ -228,7 +228,7 @@ def test_what_is_no_file_is_told_and_not_waited_for(store, root, make, key):
         ("EIO", True),
     ],
 )
-def test_what_waiting_does_not_mend_is_told_apart(monkeypatch, store, root, code, mends):
+def test_what_waiting_does_not_mend_is_table_key(monkeypatch, store, root, code, mends):
     number = getattr(errno, code)
 
     def refuse(*_):
