@@ -152,7 +152,7 @@ def added_up(timesteps: Sequence[Mapping[str, OperatorTasks]]) -> Summed:
         np.concatenate([getattr(each, column) for each, _ in row])
         for column in ("rows", "busy_ms", "core_ms")
     )
-    by_task = np.bincount(places, rows)
+    by_task = np.bincount(places, rows).astype(np.float64, copy=False)
     picked_ends = tuple(accumulate(sum(len(e.rows) for e in each) for each in columns))
     return Summed(
         names=names,

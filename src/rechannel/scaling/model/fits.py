@@ -106,7 +106,7 @@ class _Lines:
     centre_x: Floats
     centre_y: Floats
     lost: Flags
-    """Where there is none, as the points that count have the same rows."""
+    """Lines that cannot be fitted: the points that count have the same rows."""
 
 
 def _lines(

@@ -56,12 +56,14 @@ class Samples:
     @property
     def rows(self) -> Floats:
         """The rows of all points, shape (operators, points)."""
-        return self.points[0].reshape(len(self.operators), -1)
+        rows: Floats = self.points[0].reshape(len(self.operators), -1)
+        return rows
 
     @property
     def ms(self) -> Floats:
         """The milliseconds of all points, shape (operators, points)."""
-        return self.points[1].reshape(len(self.operators), -1)
+        ms: Floats = self.points[1].reshape(len(self.operators), -1)
+        return ms
 
     @property
     def there(self) -> Flags:
@@ -152,7 +154,8 @@ def _partitioned(columns: Floats, by: int, borders: Sequence[int]) -> Floats:
     """Return columns of shape (2, groups, members) with the members of each group partitioned by one of the two."""
     order = columns[by].argpartition(borders, axis=1)
     order += np.arange(0, order.size, order.shape[1])[:, None]
-    return columns.reshape(2, -1).take(order, axis=1)
+    taken: Floats = columns.reshape(2, -1).take(order, axis=1)
+    return taken
 
 
 @lru_cache(maxsize=128)
