@@ -36,7 +36,7 @@ def _look(schema: pa.Schema) -> Callable[[bytes], Any]:
     members = [(f"m{at}", _kind(field.type) | None, None) for at, field in enumerate(schema)]
     names = {f"m{at}": name for at, name in enumerate(schema.names)}
     try:
-        row = msgspec.defstruct("Row", members, rename=names, gc=False)
+        row: Any = msgspec.defstruct("Row", members, rename=names, gc=False)
     except ValueError:  # a name that has to be escaped in JSON
         row = dict[str, Any]
     decode: Callable[[bytes], Any] = msgspec.json.Decoder(row | None).decode
