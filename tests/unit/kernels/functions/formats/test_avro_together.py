@@ -76,7 +76,9 @@ def record(fields):
 @st.composite
 def schemas(draw, least=1):
     """A schema, and rows of it."""
-    chosen = draw(st.lists(st.sampled_from(range(len(KINDS))), min_size=least, max_size=5, unique=True))
+    chosen = draw(
+        st.lists(st.sampled_from(range(len(KINDS))), min_size=least, max_size=5, unique=True)
+    )
     fields, values = [], {}
     for place in chosen:
         kind, of = KINDS[place]
@@ -138,7 +140,11 @@ def test_together_is_one_by_one(data):
 def test_versions_of_a_schema_are_read_alike(data):
     schema, rows = data.draw(schemas(least=2))
     kept = data.draw(st.permutations(schema["fields"]))[: data.draw(st.integers(1, 4))]
-    wider = {"int": ["int", "long", "double"], "string": ["string", "bytes"], "float": ["float", "double"]}
+    wider = {
+        "int": ["int", "long", "double"],
+        "string": ["string", "bytes"],
+        "float": ["float", "double"],
+    }
     fields = [
         {**each, "type": data.draw(st.sampled_from(wider.get(each["type"], [each["type"]])))}
         if isinstance(each["type"], str)
@@ -150,7 +156,9 @@ def test_versions_of_a_schema_are_read_alike(data):
         field("other", ["null", "string"], default=None),
         field("text", "string", default="x"),
     ]
-    theirs = record([*fields, *data.draw(st.lists(st.sampled_from(more), unique_by=lambda f: f["name"]))])
+    theirs = record(
+        [*fields, *data.draw(st.lists(st.sampled_from(more), unique_by=lambda f: f["name"]))]
+    )
     reader = _reader(json.dumps(theirs))
     writer = _writer.__wrapped__(1, Written(kind="AVRO", text=json.dumps(schema)))
     good = [b"\0head" + written(schema, row) for row in rows]
@@ -158,7 +166,9 @@ def test_versions_of_a_schema_are_read_alike(data):
     alike(reader, writer, [b"\0head" + each[6:] for each in data.draw(harmed(good))], 6)
 
 
-@pytest.mark.parametrize("kind", ["long", "int", logical("long", "timestamp-millis"), ["null", "string"]])
+@pytest.mark.parametrize(
+    "kind", ["long", "int", logical("long", "timestamp-millis"), ["null", "string"]]
+)
 @given(st.lists(st.binary(max_size=12), min_size=1, max_size=8))
 def test_any_bytes(kind, values):
     reader = _reader(json.dumps(record([field("x", kind)])))
@@ -183,7 +193,12 @@ def test_long_numbers(value):
 
 
 def test_a_union_that_only_the_writer_has_is_passed():
-    union = ["null", "string", "long", {"type": "record", "name": "U", "fields": [field("a", "bytes"), field("b", "float")]}]
+    union = [
+        "null",
+        "string",
+        "long",
+        {"type": "record", "name": "U", "fields": [field("a", "bytes"), field("b", "float")]},
+    ]
     writer_schema = record([field("u", union), field("x", "long")])
     reader = _reader(json.dumps(record([field("x", "long")])))
     writer = _writer.__wrapped__(1, Written(kind="AVRO", text=json.dumps(writer_schema)))
@@ -213,7 +228,9 @@ def test_many_records_are_read_in_pieces(monkeypatch):
     monkeypatch.setattr(reading, "ROWS", 100)
     monkeypatch.setattr(reading, "BYTES", 3_000)
     schema = record([field("n", "long"), field("s", "string")])
-    values = [written(schema, {"n": n, "s": "x" * (4_000 if n == 500 else n % 90)}) for n in range(1_000)]
+    values = [
+        written(schema, {"n": n, "s": "x" * (4_000 if n == 500 else n % 90)}) for n in range(1_000)
+    ]
     values[77], values[700] = b"", values[700] + b"!"
     form = rc.formats.avro(schema)
     taken = pa.array([b"before", *values], pa.binary())[1:]
@@ -233,4 +250,6 @@ def test_texts_that_are_none_are_found_among_many():
 
 def test_errors_are_the_same_in_every_process():
     schema = record([field("x", "double")])
-    assert rc.formats.avro(schema).parsed(pa.array([b"\0"])).errors == {0: "EOFError: cannot read double"}
+    assert rc.formats.avro(schema).parsed(pa.array([b"\0"])).errors == {
+        0: "EOFError: cannot read double"
+    }

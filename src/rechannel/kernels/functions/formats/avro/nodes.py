@@ -152,7 +152,9 @@ class Decimals(Part):
         sizes = (ends - starts)[:, None]
         place = np.arange(WIDTH)
         held = front.data[np.maximum(ends[:, None] - 1 - place, 0)]
-        sign = np.where((front.data[starts] & 0x80)[:, None] * (sizes > 0), np.uint8(255), np.uint8(0))
+        sign = np.where(
+            (front.data[starts] & 0x80)[:, None] * (sizes > 0), np.uint8(255), np.uint8(0)
+        )
         made = np.where(place < sizes, held, sign)
         halves = np.ascontiguousarray(made).view(np.int64)
         about = np.abs(halves[:, 1] * 2.0**64 + halves[:, :1].view(np.uint64)[:, 0])

@@ -55,9 +55,7 @@ class Unplanned(Exception):
     """Records have to be read one by one."""
 
 
-def plan_of(
-    writer: Any, reader: Any, columns: pa.Schema, as_read: pa.StructType
-) -> Record | None:
+def plan_of(writer: Any, reader: Any, columns: pa.Schema, as_read: pa.StructType) -> Record | None:
     """Return what reads records; None if they have to be read one by one.
 
     writer, reader: as fastavro has parsed them. columns, as_read: see `types.columns_of`.

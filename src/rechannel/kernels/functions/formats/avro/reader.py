@@ -63,7 +63,9 @@ class Reader:
             return Parsed(rows=rows)
         sure, unsure = np.flatnonzero(~front.unsure), np.flatnonzero(front.unsure)
         alone = self._one_by_one(values.take(pa.array(unsure)), writer, head)
-        return in_order([(sure, Parsed(rows=rows.take(pa.array(sure)))), (unsure, alone)], self.columns)
+        return in_order(
+            [(sure, Parsed(rows=rows.take(pa.array(sure)))), (unsure, alone)], self.columns
+        )
 
     def _one_by_one(self, values: pa.Array, writer: Schema, head: int) -> Parsed:
         from fastavro import schemaless_reader
