@@ -87,21 +87,28 @@ def in_groups(
     groups: places of values by group; places that are in none, and not in `errors`, are rows of nulls.
     errors: places that are known to be unreadable.
     """
-    wrong, parts, places = dict(errors), list[pa.RecordBatch](), list[np.ndarray]()
-    for name, at in groups.items():
-        made = parse(name, values.take(pa.array(at)))
-        wrong |= {int(at[place]): error for place, error in made.errors.items()}
-        parts.append(made.rows)
-        places.append(np.delete(at, list(made.errors)) if made.errors else at)
-    known = np.concatenate([*places, np.fromiter(wrong, np.int64)])
-    empty = np.setdiff1d(np.arange(len(values)), known)
+    parts = [(at, parse(name, values.take(pa.array(at)))) for name, at in groups.items()]
+    left = np.ones(len(values), bool)
+    for at in (*groups.values(), np.fromiter(errors, np.int64)):
+        left[at] = False
+    empty = np.flatnonzero(left)
     if len(empty):
-        parts.append(nulls(len(empty), schema))
-        places.append(empty)
-    rows = joined(parts, schema)
-    if len(parts) > 1:
-        rows = rows.take(pa.array(np.argsort(np.concatenate(places), kind="stable")))
-    return Parsed(rows=rows, errors=wrong)
+        parts.append((empty, Parsed(rows=nulls(len(empty), schema))))
+    made = in_order(parts, schema)
+    return Parsed(rows=made.rows, errors={**errors, **made.errors})
+
+
+def in_order(parts: Sequence[tuple[np.ndarray, Parsed]], schema: pa.Schema) -> Parsed:
+    """Return what came of parts of some values, in the order of the values. parts: places, what came of them."""
+    errors, left = dict[int, str](), list[np.ndarray]()
+    for at, made in parts:
+        errors |= {int(at[place]): error for place, error in made.errors.items()}
+        left.append(np.delete(at, list(made.errors)) if made.errors else at)
+    rows = joined([made.rows for _, made in parts], schema)
+    places = np.concatenate(left) if left else np.empty(0, np.int64)
+    if (places[1:] < places[:-1]).any():
+        rows = rows.take(pa.array(np.argsort(places, kind="stable")))
+    return Parsed(rows=rows, errors=errors)
 
 
 def nulls(count: int, schema: pa.Schema) -> pa.RecordBatch:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import rechannel as rc
 from rechannel.errors import DataflowError, UserFunctionError
 from rechannel.job import InProcess
+from rechannel.kernels.functions.formats import json_suspects
 from rechannel.kernels.functions.formats.decode import Decode
 from rechannel.kernels.functions.formats.json import Json
 
@@ -109,6 +110,74 @@ def test_what_does_not_fit_is_no_row_of_another():
     found = Json(schema=COLUMNS).parsed(values)
     assert found.rows.num_rows == 0
     assert found.errors == {0: "an empty value is no object", 1: "1 values hold 2 objects"}
+
+
+TYPED = pa.schema(
+    [
+        ("n", pa.int32()), ("x", pa.float32()), ("at", pa.timestamp("us", "UTC")), ("l", pa.list_(pa.int8())),
+        ("in", pa.struct([("a", pa.bool_())])), ('a"b', pa.string()), ("d", pa.decimal128(9, 2)), ("u", pa.uint64()),
+    ]
+)  # fmt: skip
+MEMBERS = {
+    "n": [1, -(2**31), 2**31, 1.5, "x", None, True],
+    "x": [1, 0.5, "nan", None],
+    "at": ["2026-01-02", "2026-01-02T03:04:05.678Z", "2026-01-02 03:04", "2026-13-02", "soon", 5, None],
+    "l": [[], [1, None], [300], ["x"], 1],
+    "in": [{"a": True}, {"a": 1}, {}, 1, None],
+    'a"b': ["x", "\u2028", 1],
+    "d": ["1.25", 1.25, "x"],
+    "u": [0, 2**64 - 1, 2**64, -1],
+}  # fmt: skip
+wild = st.fixed_dictionaries(
+    {}, optional={name: st.sampled_from(of) for name, of in MEMBERS.items()}
+).map(lambda row: json.dumps(row).encode())
+strange = st.sampled_from(
+    [*BAD, None, b"null", b"\x85", "\u00a0".encode(), '{"a\\"b": "ü"} '.encode(), b"\x1c", b"{}\n"]
+)
+
+
+@given(st.lists(wild | strange | st.just(b'{"n": 7}'), max_size=12))
+def test_a_look_at_each_value_first_changes_nothing(values):
+    form, array = Json(schema=TYPED), pa.array(values, pa.binary())
+    found, expected = form.parsed(array), form._halved(array)
+    assert found.errors == expected.errors
+    assert found.rows.equals(expected.rows)
+
+
+def test_bad_values_are_read_alone_and_the_others_together(monkeypatch):
+    reads = list[int]()
+    plain = Json._table
+
+    def counted(self, lines, count):
+        reads.append(count)
+        return plain(self, lines, count)
+
+    monkeypatch.setattr(Json, "_table", counted)
+    values = [b'{"n": 1}'] * 2_000
+    for place in range(0, 2_000, 100):
+        values[place] = BAD[4]
+    found = Json(schema=COLUMNS).parsed(pa.array(values))
+    assert sorted(found.errors) == list(range(0, 2_000, 100))
+    assert reads == [2_000, *[1] * 20, 1_980]
+
+
+def test_suspects_without_fault_are_read_together(monkeypatch):
+    reads = list[int]()
+    plain = Json._table
+
+    def counted(self, lines, count):
+        reads.append(count)
+        return plain(self, lines, count)
+
+    monkeypatch.setattr(Json, "_table", counted)
+    columns = pa.schema([("at", pa.timestamp("s"))])
+    monkeypatch.setattr(json_suspects, "MOMENT", "^never$")
+    json_suspects._look.cache_clear()
+    values = [b'{"at": "2026-01-02"}'] * 2_000 + [b"nope"]
+    found = Json(schema=columns).parsed(pa.array(values))
+    assert list(found.errors) == [2_000]
+    assert len(reads) < 60
+    json_suspects._look.cache_clear()
 
 
 def stream(source: rc.sources.MemoryConnector, **more):

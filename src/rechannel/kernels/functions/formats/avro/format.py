@@ -1,10 +1,8 @@
-"""Records of Avro as columns: one by one, since each has to end where its bytes do."""
+"""Records of Avro as columns, by the schemas that they were written with."""
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -12,14 +10,9 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from rechannel.errors import DataflowError, SetUpError
+from rechannel.kernels.functions.formats.avro.reader import Reader, Schema
 from rechannel.kernels.functions.formats.avro.types import columns_of, converter, without_uuids
-from rechannel.kernels.functions.formats.format import (
-    Format,
-    Parsed,
-    binaries,
-    by_halves,
-    in_groups,
-)
+from rechannel.kernels.functions.formats.format import Format, Parsed, binaries, in_groups
 from rechannel.kernels.functions.formats.framing import HEAD, framed
 from rechannel.kernels.functions.formats.registry import Registry, Written, schemas
 
@@ -52,11 +45,11 @@ class Avro(Format):
         if self.registry is None:
             whole = {"": values.is_valid().to_numpy(zero_copy_only=False).nonzero()[0]}
             return in_groups(
-                values, whole, lambda _, some: reader.read(some, reader.schema, 0), {}, self.columns
+                values, whole, lambda _, some: reader.read(some, reader.itself, 0), {}, self.columns
             )
         frames, known = framed(values), schemas(self.registry)
         errors, groups = dict(frames.errors), {}
-        writers = dict[str, Any]()
+        writers = dict[str, Schema]()
         for schema_id, places in frames.places.items():
             try:
                 writers[str(schema_id)] = _writer(schema_id, known.of(schema_id))
@@ -72,51 +65,8 @@ class Avro(Format):
         )
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _Reader:
-    """Reads records into the columns of one schema."""
-
-    schema: Any
-    """As fastavro has parsed it."""
-    columns: pa.Schema
-    as_read: pa.StructType
-    convert: Callable[[Any], Any] | None
-
-    def read(self, values: pa.Array, writer: Any, head: int) -> Parsed:
-        """Read values. head: bytes before each record."""
-        from fastavro import schemaless_reader
-
-        made, places, errors = list[Any](), list[int](), dict[int, str]()
-        reader = None if writer is self.schema else self.schema
-        for place, value in enumerate(values.to_pylist()):
-            source = io.BytesIO(value)
-            source.seek(head)
-            try:
-                row = schemaless_reader(source, writer, reader)
-                left = len(value) - source.tell()
-                if left:
-                    errors[place] = f"{left} bytes are left after the record"
-                    continue
-                made.append(row if self.convert is None else self.convert(row))
-                places.append(place)
-            except MemoryError:
-                raise
-            except Exception as error:
-                errors[place] = f"{type(error).__name__}: {error}"
-        fits = by_halves(len(made), lambda start, stop: self._rows(made[start:stop]), self.columns)
-        errors |= {places[at]: error for at, error in fits.errors.items()}
-        return Parsed(rows=fits.rows, errors=errors)
-
-    def _rows(self, made: list[Any]) -> pa.RecordBatch:
-        try:
-            rows = pa.array(made, self.as_read).cast(pa.struct(list(self.columns)))
-        except (pa.ArrowException, OverflowError, TypeError) as error:
-            raise ValueError(f"{type(error).__name__}: {error}") from None
-        return pa.RecordBatch.from_arrays(rows.flatten(), schema=self.columns)
-
-
 @lru_cache(64)
-def _reader(text: str) -> _Reader:
+def _reader(text: str) -> Reader:
     fastavro = _fastavro()
     try:
         given = fastavro.parse_schema(json.loads(text))
@@ -124,8 +74,8 @@ def _reader(text: str) -> _Reader:
     except Exception as error:
         raise DataflowError(f"Avro: this is no schema: {error}") from error
     columns = columns_of(given)
-    return _Reader(
-        schema=parsed,
+    return Reader(
+        itself=Schema(parsed),
         columns=columns,
         as_read=pa.struct(list(columns_of(given, as_read=True))),
         convert=converter(pa.struct(list(columns))),
@@ -133,7 +83,7 @@ def _reader(text: str) -> _Reader:
 
 
 @lru_cache(1024)
-def _writer(schema_id: int, written: Written | None) -> Any:
+def _writer(schema_id: int, written: Written | None) -> Schema:
     """Return a writer's schema. Raises ValueError if records cannot be read with it."""
     if written is None:
         raise ValueError(f"the schema registry has no schema {schema_id}")
@@ -144,7 +94,7 @@ def _writer(schema_id: int, written: Written | None) -> Any:
         for each in written.references:
             _fastavro().parse_schema(without_uuids(json.loads(each.text)), named_schemas=named)
         schema = without_uuids(json.loads(written.text))
-        return _fastavro().parse_schema(schema, named_schemas=named)
+        return Schema(_fastavro().parse_schema(schema, named_schemas=named))
     except Exception as error:
         raise ValueError(f"schema {schema_id} is no schema of Avro: {error}") from error
 
