@@ -41,6 +41,7 @@ from rechannel.state.stores.local import Durability, directory_of
 from rechannel.state.stores.patient import PatientStore
 from rechannel.telemetry.driver_hub import open_hub
 from rechannel.telemetry.hub import Hub
+from rechannel.threads import DaemonThreads
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,6 +99,7 @@ def job_seams(
         preparer=made.preparer,
         hub=made.hub,
         bearing=made.bearing,
+        journal_writer=DaemonThreads(1, "rechannel-journal"),
         scan=made.scan(),
         sweep_every=SWEEP_EVERY,
         sized=made.sized,

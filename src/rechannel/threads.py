@@ -17,6 +17,19 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+class AtOnce(Executor):
+    """Makes every call in the thread that gives it."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Make a call. What is no Exception is raised here."""
+        future: Future[T] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
 class DaemonThreads(Executor):
     """Runs calls in daemon threads, which are made when needed and used again."""
 

@@ -596,6 +596,7 @@ def run_schedule(rng: Random, own: Random | None) -> Counter[str]:
         happened["control: timesteps without rows"] += last - program.timesteps
     happened["shown by added sinks"] += extra
     happened.update({f"injected {kind}": n for kind, n in harness.injected.items()})
+    happened.update({f"{what} entries": n for what, n in harness.entries.items()})
     happened["published again"] += sum(r.again for r in harness.recorders.values())
     happened["timesteps"] += program.timesteps
     happened["schedules"] += 1
@@ -612,6 +613,8 @@ def run_schedule(rng: Random, own: Random | None) -> Counter[str]:
 NEEDED = (
     *(f"store {kind}" for kind in FaultKind),
     "ran again",
+    "late entries",
+    "unwritten entries",
     "timestep failed",
     "fenced",
     "fell asleep",

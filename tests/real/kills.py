@@ -13,6 +13,7 @@ import pyarrow as pa
 import rechannel as rc
 from rechannel import aggregates as agg
 from rechannel.engine.journal.log import read_only
+from rechannel.engine.journal.state import JournalState
 from rechannel.state.store import Store
 from tests.spark.programs import until
 
@@ -65,13 +66,13 @@ def kill_drivers(
     """
     choose, interrupted = random.Random(kills), 0
     for number in range(kills):
-        epoch = read_only(store).epoch
+        before = read_only(store)
         driver = child(drive, **given)
 
-        def committed(epoch: int = epoch, driver: Any = driver) -> bool:
+        def committed(before: JournalState = before, driver: Any = driver) -> bool:
             assert driver.running, driver.errors()
             known = read_only(store)
-            return known.epoch > epoch and bool(known.last_committed)
+            return known.epoch > before.epoch and known.last_committed != before.last_committed
 
         until(committed, "a driver commits")
         time.sleep(choose.uniform(0, 1.0))

@@ -250,6 +250,8 @@ def first_driver(place: str, url: str) -> list[str]:
 def second_driver(place: str, url: str) -> str:
     """Take over from the first one, which must not be asked to go by chance; compare with a calm run."""
     spark = session(place)
+    Path(place, "ready").touch()
+    until(Path(place, "stopped").exists, "the first driver is stopped")
     settings = {"cache": f"{place}/cache"}
     try:
         start(spark, ledger(f"{place}/out"), url, **settings)
@@ -267,6 +269,14 @@ def second_driver(place: str, url: str) -> str:
 
 @pytest.mark.parametrize("kind", WITH_SLOW)
 def test_a_driver_that_was_replaced_commits_nothing(bucket, child, tmp_path):
+    # The second driver is ready when the first one is stopped: the sign that this one is awake ages.
+    second = child(second_driver, place=str(tmp_path), url=bucket)
+
+    def ready() -> bool:
+        assert second.running, second.errors()
+        return (tmp_path / "ready").exists()
+
+    until(ready, "the second driver has a session")
     first = child(first_driver, place=str(tmp_path), url=bucket)
 
     def commits() -> bool:
@@ -275,7 +285,7 @@ def test_a_driver_that_was_replaced_commits_nothing(bucket, child, tmp_path):
 
     until(commits, "the first driver commits")
     first.send(signal.SIGSTOP)
-    second = child(second_driver, place=str(tmp_path), url=bucket)
+    (tmp_path / "stopped").touch()
     assert second.result(PATIENCE) == "the same"
     after, out = journal_in(bucket), outputs(tmp_path / "out")
     assert (after.epoch, after.closed) == (2, True)

@@ -120,6 +120,7 @@ class _Assembly:
                 seams.store,
                 keep_versions=self.settings.keep_versions,
                 snapshot_every=self.settings.snapshot_every,
+                writer=seams.journal_writer,
             )
             lease.watch(lambda: self.journal.state.number)
             program = self._program(schemas, state)

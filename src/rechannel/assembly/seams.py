@@ -90,6 +90,8 @@ class Seams:
     """Reads state for `job.state`; None = as an Arrow table."""
     executor: Executor | None = None
     """Runs units and preparations; None = the driver's thread, and pools of its own."""
+    journal_writer: Executor | None = None
+    """Writes intents; None = the driver's thread."""
     thread: Callable[..., Thread] = threading.Thread
     """Makes the thread of a sweep."""
     sweep_every: int

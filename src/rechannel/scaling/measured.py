@@ -19,7 +19,7 @@ from functools import lru_cache
 from itertools import groupby, islice, pairwise, takewhile
 from operator import attrgetter
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -33,11 +33,12 @@ from rechannel.scaling.policies.policy import Activity, Arrivals, Cores, Seen, T
 from rechannel.scaling.spans import Span, Step, spans
 from rechannel.telemetry.arrivals import arrival_rate
 from rechannel.telemetry.facts import TimestepProgress
-from rechannel.telemetry.recent_tasks import OperatorTasks, TimestepTasks
-from rechannel.telemetry.task_sums import Summed, summed
+from rechannel.telemetry.recent_tasks import TimestepTasks
+from rechannel.telemetry.task_sums import Summed, added_up, summed
 
 NO_CONFIGURATIONS: Mapping[int, Configuration] = MappingProxyType({})
 NO_ROWS: Mapping[str, Sequence[float]] = MappingProxyType({})
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 Edges: TypeAlias = Iterable[tuple[str, str]]
 """Pairs (producer, consumer)."""
@@ -158,44 +159,47 @@ def _seen(
     *,
     idle: tuple[float, ...],
 ) -> Seen:
-    names = dict.fromkeys(name for step in span.steps for name in step.tasks.operators)
-    inner = [(a, b) for a, b in edges if a in names and b in names]
-    receivers = {b for _, b in inner}
-    fed = [name for name in names if name not in receivers]
-    graph = _topology((*((arriving(name), name) for name in fed), *inner))
-    columns: dict[str, list[OperatorTasks]] = {name: [] for name in names}
-    for step in span.steps:
-        for name, of in step.tasks.operators.items():
-            columns[name].append(of)
     sums = summed([step.tasks.sums for step in span.steps])
     if sums is None:
-        sums = {name: _summed(of) for name, of in columns.items()}
-    sent: dict[str, dict[str, float]] = {name: {} for name in names}
-    for edge, count in _sent(span.steps).items():
-        sent[edge[0]][edge[1]] = count
+        sums = added_up([step.tasks.operators for step in span.steps])
+    graph, fed = _graph(sums.names, edges)
     return Seen(
         start_s=span.start_ms / 1e3,
         end_s=span.end_ms / 1e3,
         topology=graph,
-        activities={
-            name: _activity(
-                name, columns[name], sums[name], sent[name], configuration, rows_per_bin
-            )
-            for name in names
-        },
-        arrivals=_arrivals(span, fed, sums),
-        cores=None if machines is None else _cores(span, sums, configuration, machines, idle),
+        activities=_activities(
+            sums,
+            sent=_sent(span.steps),
+            bins=_bins(span.steps, rows_per_bin),
+            configuration=configuration,
+        ),
+        arrivals=_arrivals(span, fed, dict(zip(sums.names, sums.totals, strict=True))),
+        cores=None
+        if machines is None
+        else _cores(span, sums.core_ms, configuration, machines, idle),
     )
 
 
-def _sent(steps: Sequence[Step]) -> dict[tuple[str, str], float]:
-    """Return how many rows have arrived in all of the timesteps, by edge."""
-    total: dict[tuple[str, str], float] = {}
+def _sent(steps: Sequence[Step]) -> dict[str, dict[str, float]]:
+    """Return how many rows have arrived in all of the timesteps, by producer and consumer."""
+    total: dict[str, dict[str, float]] = {}
     for edges, alike in groupby((step.tasks for step in steps), key=attrgetter("edges")):
         counts = map(sum, zip(*(each.sent for each in alike), strict=True))
-        for edge, count in zip(edges, counts, strict=True):
-            total[edge] = total.get(edge, 0.0) + count
+        for (producer, consumer), count in zip(edges, counts, strict=True):
+            sent = total.setdefault(producer, {})
+            sent[consumer] = sent.get(consumer, 0.0) + count
     return total
+
+
+def _bins(steps: Sequence[Step], given: Mapping[str, Sequence[float]]) -> dict[str, Floats]:
+    """Return rows per bin of those operators that have any: those given, or of the latest timestep that has them."""
+    latest = {name: step.tasks.operators[name] for step in steps for name in step.tasks.binned}
+    bins = {name: np.asarray(rows, dtype=np.float64) for name, rows in given.items()}
+    for name in latest.keys() - given.keys():
+        counts = [unpack_bins(each) for each in latest[name].bins]
+        if len({len(each) for each in counts}) == 1:  # else of tasks of different routing tables
+            bins[name] = np.sum(counts, axis=0, dtype=np.float64)
+    return bins
 
 
 def _until(found: Mapping[int, TimestepTasks], span: Span) -> list[TimestepTasks]:
@@ -204,34 +208,23 @@ def _until(found: Mapping[int, TimestepTasks], span: Span) -> list[TimestepTasks
 
 
 @lru_cache(maxsize=32)
-def _topology(edges: tuple[tuple[str, str], ...]) -> Topology:
-    return topology(edges)
+def _graph(
+    names: tuple[str, ...], edges: tuple[tuple[str, str], ...]
+) -> tuple[Topology, tuple[str, ...]]:
+    """Return who reads whom, and the operators to which no other sends."""
+    inner = [(a, b) for a, b in edges if a in names and b in names]
+    receivers = {b for _, b in inner}
+    fed = tuple(name for name in names if name not in receivers)
+    return topology((*((arriving(name), name) for name in fed), *inner)), fed
 
 
-def _summed(columns: Sequence[OperatorTasks]) -> Summed:
-    """Return what an operator did whose tasks were not the same in all timesteps."""
-    numbers = np.concatenate([each.numbers for each in columns]).astype(np.int64)
-    rows = np.concatenate([each.rows for each in columns])
-    core_ms = np.concatenate([each.core_ms for each in columns])
-    busy_ms = np.concatenate([each.busy_ms for each in columns])
-    by_task = np.bincount(numbers, rows).astype(np.float64)
-    return Summed(
-        rows=by_task,
-        busy_s=np.bincount(numbers, busy_ms).astype(np.float64) / 1e3,
-        total=float(rows.sum()),
-        most=float(by_task.max()),
-        core_ms=float(core_ms.sum()),
-        picked=np.stack([rows, core_ms]),
-    )
-
-
-def _arrivals(span: Span, fed: Sequence[str], sums: Mapping[str, Summed]) -> dict[str, Arrivals]:
+def _arrivals(span: Span, fed: Sequence[str], received: Mapping[str, float]) -> dict[str, Arrivals]:
     facts = [span.before, *(step.facts for step in span.steps)]
     out: dict[str, Arrivals] = {}
     for name in fed:
         told = arrival_rate(facts, name) if name in facts[-1].sources else None
         out[arriving(name)] = Arrivals(
-            rate=sums[name].total / span.window_s if told is None else told.rate,
+            rate=received[name] / span.window_s if told is None else told.rate,
             backlog=0.0 if told is None else float(told.backlog or 0),
         )
     return out
@@ -240,34 +233,45 @@ def _arrivals(span: Span, fed: Sequence[str], sums: Mapping[str, Summed]) -> dic
 # Operators and cores -------------------------------------------------------------------------------
 
 
-def _activity(
-    name: str,
-    columns: Sequence[OperatorTasks],
+def _activities(
     sums: Summed,
-    sent: Mapping[str, float],
+    *,
+    sent: Mapping[str, Mapping[str, float]],
+    bins: Mapping[str, Floats],
     configuration: Configuration | None,
-    rows_per_bin: Mapping[str, Sequence[float]],
-) -> Activity:
-    given = None if configuration is None else configuration.operators.get(name)
-    told = len(sums.rows)
-    parallelism = told if given is None else max(told, given.tasks)
-    bins = _bins(columns, rows_per_bin.get(name))
-    total = 0.0 if bins is None else float(bins.sum())
-    routing = None if given is None else given.routing
-    most = routing.bins if routing is not None else None if bins is None else len(bins)
-    return Activity(
-        reports=Reports(
-            parallelism=parallelism,
-            records_in=_padded(sums.rows, parallelism),
-            useful_s=_padded(sums.busy_s, parallelism),
-            records_out=sent,
-            totals=(sums.total, sums.most),
-        ),
-        tasks=Tasks(rows=sums.picked[0], ms=sums.picked[1]),
-        heaviest_bin=None if bins is None or not total else float(bins.max()) / total,
-        has_bins=given is None or routing is not None,
-        most_tasks=most,
-    )
+) -> dict[str, Activity]:
+    configured = NOTHING if configuration is None else configuration.operators
+    rows, ms = sums.picked
+    start = first = 0
+    out: dict[str, Activity] = {}
+    for place, name in enumerate(sums.names):
+        end, last = sums.ends[place], sums.picked_ends[place]
+        given = configured.get(name)
+        parallelism = end - start if given is None else max(end - start, given.tasks)
+        routing = None if given is None else given.routing
+        own_bins = bins.get(name)
+        most_tasks = None if own_bins is None else len(own_bins)
+        out[name] = Activity(
+            reports=Reports(
+                parallelism=parallelism,
+                records_in=_padded(sums.rows[start:end], parallelism),
+                useful_s=_padded(sums.busy_s[start:end], parallelism),
+                records_out=sent.get(name, NOTHING),
+                totals=(sums.totals[place], sums.most[place]),
+            ),
+            tasks=Tasks(rows=rows[first:last], ms=ms[first:last]),
+            heaviest_bin=None if own_bins is None else _heaviest_share(own_bins),
+            has_bins=given is None or routing is not None,
+            most_tasks=most_tasks if routing is None else routing.bins,
+        )
+        start, first = end, last
+    return out
+
+
+def _heaviest_share(bins: Floats) -> float | None:
+    """Return the share of all rows that the heaviest bin received; None without any rows."""
+    total = float(bins.sum())
+    return float(bins.max()) / total if total else None
 
 
 def _padded(figures: Floats, tasks: int) -> Floats:
@@ -276,28 +280,13 @@ def _padded(figures: Floats, tasks: int) -> Floats:
     return np.concatenate([figures, np.zeros(missing)]) if missing else figures
 
 
-def _bins(columns: Sequence[OperatorTasks], rows: Sequence[float] | None) -> Floats | None:
-    """Return rows per bin: those given, or those of the latest timestep that has them."""
-    if rows is not None:
-        return np.asarray(rows, dtype=np.float64)
-    packed = next((each.bins for each in reversed(columns) if each.bins), None)
-    if packed is None:
-        return None
-    counts = [unpack_bins(each) for each in packed]
-    if len({len(each) for each in counts}) != 1:
-        return None  # tasks of different routing tables
-    found: Floats = np.sum(counts, axis=0, dtype=np.float64)
-    return found
-
-
 def _cores(
     span: Span,
-    sums: Mapping[str, Summed],
+    used_ms: float,
     configuration: Configuration | None,
     machines: Machines,
     idle: tuple[float, ...],
 ) -> Cores:
-    used_ms = sum(each.core_ms for each in sums.values())
     number = machines.executors * machines.cores_per_executor
     there_ms = number * span.window_s * 1e3
     waiting_tasks, waiting_s = waiting(span.steps[-1].tasks, number)

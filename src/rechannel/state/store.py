@@ -72,6 +72,14 @@ class FileFacts:
     A copy kept under another version is useless.
     """
 
+    @classmethod
+    def written(cls, key: str, size: int, digest: str) -> FileFacts:
+        """Facts that follow from what was written: its writer and all who know the digest need not ask the store.
+
+        key: one that only one writer ever uses. digest: of the content, at least 128 bits.
+        """
+        return cls(size, f"{key}\0{digest}\0{size}")
+
 
 @runtime_checkable
 class Backing(Store, Protocol):
@@ -79,12 +87,6 @@ class Backing(Store, Protocol):
 
     def facts(self, key: str) -> FileFacts:
         """Return size and version of a file. Raises MissingFileError."""
-
-    def write(self, key: str, data: bytes | memoryview | list[memoryview]) -> FileFacts | None:
-        """Write as `put` does, and return what `facts` says of the file then; in one request, if the store can.
-
-        None if the file was written and the store gives no facts now.
-        """
 
     def fetch(self, key: str, spans: Sequence[tuple[int, int]]) -> list[bytes | memoryview]:
         """Return copies of byte ranges [start, stop), in order; ranges past the end are shorter.
@@ -157,13 +159,25 @@ class RangedStore(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def ranges(self, key: str) -> Ranges | None:
+    def ranges(self, key: str, known: FileFacts | None = None) -> Ranges | None:
         """Return a file of which only some bytes are here; None if the store has all files whole.
 
-        Raises MissingFileError.
+        known: its facts; None = ask the store. Raises MissingFileError, at the latest when bytes are fetched.
         """
 
+    @abstractmethod
+    def put_known(self, key: str, data: list[memoryview], known: FileFacts) -> None:
+        """Write as `Store.put` does, and keep what readers on this host will look for. known: facts of the data."""
 
-def ranges_of(store: Store, key: str) -> Ranges | None:
-    """Return a file in parts; None if the store does not fetch parts."""
-    return store.ranges(key) if isinstance(store, RangedStore) else None
+
+def ranges_of(store: Store, key: str, known: FileFacts | None = None) -> Ranges | None:
+    """Return a file in parts; None if the store does not fetch parts. known: as for `RangedStore.ranges`."""
+    return store.ranges(key, known) if isinstance(store, RangedStore) else None
+
+
+def put_known(store: Store, key: str, data: list[memoryview], known: FileFacts) -> None:
+    """Write a file whose facts follow from what is written. See `FileFacts.written`."""
+    if isinstance(store, RangedStore):
+        store.put_known(key, data, known)
+    else:
+        store.put(key, data)

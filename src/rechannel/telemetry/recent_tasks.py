@@ -87,6 +87,8 @@ class TimestepTasks:
     """Who has sent rows to whom, as (producer, consumer)."""
     sent: tuple[int, ...] = field(init=False)
     """How many rows arrive, by edge."""
+    binned: tuple[str, ...] = field(init=False)
+    """Operators whose rows per bin are known."""
 
     def __post_init__(self) -> None:
         """Compute what every window asks."""
@@ -95,6 +97,8 @@ class TimestepTasks:
         object.__setattr__(self, "edges", edges)
         sent = tuple(rows for of in self.operators.values() for rows in of.sent.values())
         object.__setattr__(self, "sent", sent)
+        binned = tuple(name for name, of in self.operators.items() if of.bins)
+        object.__setattr__(self, "binned", binned)
 
     @property
     def tasks(self) -> int:
@@ -262,7 +266,7 @@ def _turns_ms(operators: Iterable[OperatorTasks]) -> float:
 
 
 def _without_bins(entry: TimestepTasks) -> TimestepTasks:
-    if not any(each.bins for each in entry.operators.values()):
+    if not entry.binned:
         return entry
     operators = {name: replace(each, bins=()) for name, each in entry.operators.items()}
     return replace(entry, operators=operators)

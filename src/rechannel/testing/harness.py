@@ -50,6 +50,7 @@ from rechannel.telemetry.hub import Hub
 from rechannel.testing.clock import ManualClock
 from rechannel.testing.process import (
     Choose,
+    LateWriter,
     NoLease,
     Process,
     PromptExecutor,
@@ -128,6 +129,7 @@ class Harness:
         self._steady = steady
         self._passed = steady or self.clock
         self.injected: Counter[str] = Counter()
+        self.entries: Counter[str] = Counter()
         self.cluster = cluster or FixedCluster()
         self._configure: Configure = configure or (lambda configuration: configuration)
         self._choose: Choose = choose or (lambda _: 0)
@@ -229,6 +231,7 @@ class Harness:
             hub=lambda configuration, timestep: self._hub(configuration, timestep, settings),
             bearing=self._bearing,
             executor=executor,
+            journal_writer=LateWriter(self._choose, self.entries),
             thread=partial(StepThread, executor),
             sweep_every=self._sweep_every,
             configure=self._configure,

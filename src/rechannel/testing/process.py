@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
@@ -27,6 +28,7 @@ from rechannel.reconfigure.moment import EventMoment
 from rechannel.reconfigure.requests import Request
 from rechannel.reconfigure.strategies import Strategy
 from rechannel.state.store import Store
+from rechannel.threads import AtOnce
 
 Choose = Callable[[int], int]
 """Of n things that may happen next, which one happens: (n) -> number below n."""
@@ -99,6 +101,41 @@ class PromptExecutor(StepExecutor):
         future = super().submit(fn, *args, **kwargs)
         self.run(0)
         return future
+
+
+class LateWriter(Executor):
+    """Writes an entry at once, or when the journal waits for it: `choose` says which."""
+
+    def __init__(self, choose: Choose, happened: Counter[str]) -> None:
+        """happened: counts entries that waited ("late"), and those of them that are not written ("unwritten")."""
+        self._choose, self._happened = choose, happened
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Make a call, or have the future make it."""
+        if not self._choose(2):
+            return AtOnce().submit(fn, *args, **kwargs)
+        self._happened.update(("late", "unwritten"))
+        return _Awaited(self._written, partial(fn, *args, **kwargs))
+
+    def _written(self) -> None:
+        self._happened["unwritten"] -= 1
+
+
+class _Awaited(Future[Any]):
+    """A future that makes its call when it is waited for."""
+
+    def __init__(self, begun: Callable[[], None], call: Callable[[], Any]) -> None:
+        super().__init__()
+        self._begun, self._call = begun, call
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Make the call, the first time. What is no Exception (the process died) is raised unchanged."""
+        if not self.done():
+            self._begun()
+            made = AtOnce().submit(self._call)
+            error = made.exception()
+            self.set_result(made.result()) if error is None else self.set_exception(error)
+        return super().result(timeout)
 
 
 def _nobody_waits(due_ms: float) -> None:

@@ -64,10 +64,6 @@ class ThrottledStore:
         """See `Store.put`."""
         self.backing.put(key, data)
 
-    def write(self, key: str, data: bytes | memoryview | list[memoryview]) -> FileFacts | None:
-        """See `Backing.write`."""
-        return self.backing.write(key, data)
-
     def create(self, key: str, data: bytes) -> bool:
         """See `Store.create`."""
         return self.backing.create(key, data)

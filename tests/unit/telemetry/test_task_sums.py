@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rechannel.telemetry.recent_tasks import OperatorTasks
-from rechannel.telemetry.task_sums import PICKED, TaskSums, summed, with_timestep
+from rechannel.telemetry.task_sums import PICKED, Summed, TaskSums, added_up, summed, with_timestep
 
 RANDOM = np.random.default_rng(3)
 
@@ -37,37 +41,88 @@ def story(
     return steps, sums
 
 
+def parts(found: Summed) -> dict[str, SimpleNamespace]:
+    """What each operator did."""
+    starts, firsts = (0, *found.ends[:-1]), (0, *found.picked_ends[:-1])
+    return {
+        name: SimpleNamespace(
+            rows=found.rows[starts[place] : found.ends[place]],
+            busy_s=found.busy_s[starts[place] : found.ends[place]],
+            total=found.totals[place],
+            most=found.most[place],
+            picked=found.picked[:, firsts[place] : found.picked_ends[place]],
+        )
+        for place, name in enumerate(found.names)
+    }
+
+
+def check(found: Summed, steps: Sequence[dict[str, OperatorTasks]]) -> None:
+    """Compare a window with what its tasks, looked at one by one, add up to."""
+    core_ms = 0.0
+    for name, of in parts(found).items():
+        rows, busy_ms, total = defaultdict(float), defaultdict(float), 0.0
+        each = [step[name] for step in steps if name in step]
+        for columns in each:
+            for task, took in enumerate(columns.numbers.tolist()):
+                rows[took] += columns.rows[task]
+                busy_ms[took] += columns.busy_ms[task]
+                total += columns.rows[task]
+                core_ms += columns.core_ms[task]
+        assert of.rows.tolist() == [rows[task] for task in range(len(of.rows))]
+        expected = [busy_ms[task] / 1e3 for task in range(len(of.rows))]
+        assert of.busy_s == pytest.approx(expected, rel=1e-9)
+        assert (of.total, of.most) == (total, max(rows.values()))
+        known = {
+            pair for e in each for pair in zip(e.rows.tolist(), e.core_ms.tolist(), strict=True)
+        }
+        assert set(zip(*of.picked.tolist(), strict=True)) <= known
+    assert found.core_ms == pytest.approx(core_ms)
+
+
 def test_a_window_is_what_its_tasks_add_up_to():
-    plan = {"in": 3, "counts": 2 * PICKED + 5}
-    steps, sums = story([plan] * 30)
+    steps, sums = story([{"in": 3, "counts": 2 * PICKED + 5}] * 30)
     for first, last in ((0, 4), (7, 7), (12, 29)):
-        found = summed(sums[first : last + 1])
-        for name, of in found.items():
-            each = [step[name] for step in steps[first : last + 1]]
-            assert of.rows.tolist() == sum(e.rows for e in each).tolist()
-            assert of.busy_s == pytest.approx(sum(e.busy_ms for e in each) / 1e3)
-            assert of.total == sum(e.rows.sum() for e in each)
-            assert of.most == of.rows.max()
-            assert of.core_ms == pytest.approx(sum(e.core_ms.sum() for e in each))
+        check(summed(sums[first : last + 1]), steps[first : last + 1])
+
+
+@given(
+    st.lists(
+        st.dictionaries(st.sampled_from("abc"), st.integers(1, 130), min_size=1),
+        min_size=1,
+        max_size=5,
+    ),
+    st.integers(1, 4),
+    st.booleans(),
+)
+def test_windows_of_any_tasks(plans, repeated, gap):
+    steps, sums = story([plan for plan in plans for _ in range(repeated)])
+    if gap:
+        steps[-1] = {name: columns(len(of.rows), gap=True) for name, of in steps[-1].items()}
+    check(added_up(steps), steps)
+    found = summed(sums[-repeated:])
+    assert found is not None
+    if not gap:
+        check(found, steps[-repeated:])
 
 
 def test_of_few_tasks_all_are_picked_and_of_many_others_in_each_timestep():
     steps, sums = story([{"few": 4, "many": 3 * PICKED}] * 3)
-    found = summed(sums)
+    found = parts(summed(sums))
     assert found["few"].picked[0].tolist() == [n for s in steps for n in s["few"].rows.tolist()]
     rows, core_ms = found["many"].picked
-    assert rows.shape == (3 * PICKED,)
-    known = {(r, c) for s in steps for r, c in zip(s["many"].rows, s["many"].core_ms, strict=True)}
+    assert rows.shape == (PICKED,)
     picked = set(zip(rows.tolist(), core_ms.tolist(), strict=True))
-    assert picked <= known
-    assert len(picked) > 2.9 * PICKED
+    of_each = [
+        len(picked & set(zip(s["many"].rows, s["many"].core_ms, strict=True))) for s in steps
+    ]
+    assert of_each == [PICKED / 3] * 3
 
 
 def test_other_tasks_begin_anew():
     _, sums = story([{"in": 2}] * 3 + [{"in": 4}] * 3)
     assert summed(sums[1:5]) is None
-    assert len(summed(sums[3:])["in"].rows) == 4
-    assert summed(sums[:3])["in"].picked.shape == (2, 6)
+    assert len(summed(sums[3:]).rows) == 4
+    assert summed(sums[:3]).picked.shape == (2, 6)
 
 
 def test_a_timestep_that_is_missing_and_tasks_that_are_not_numbered_say_nothing():

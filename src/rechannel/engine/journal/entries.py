@@ -28,6 +28,9 @@ FORMAT = 2
 CONTROLLED = 3
 """Version of entries that control operations are part of: releases that know of none would lose them."""
 
+LASTING = 4
+"""Version of openings, which stay for ever: earlier releases would delete them, and with them the fence."""
+
 
 @closed
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,7 +271,7 @@ class Entry:
 
         Raises DamagedStateError, NewerFormatError.
         """
-        record = unseal(data, name=name, newest=CONTROLLED)
+        record = unseal(data, name=name, newest=LASTING)
         try:
             body = decode(_KINDS[record["kind"]], record["body"])
             return cls(number=record["number"], epoch=record["epoch"], body=body)
@@ -278,6 +281,8 @@ class Entry:
 
 
 def _format(body: Body) -> int:
+    if isinstance(body, Opened):
+        return LASTING
     controlled = isinstance(body, Controlling) or (
         isinstance(body, Intent | Committed) and bool(body.controls)
     )

@@ -4,9 +4,14 @@ Entry n is a file that is *created*: of any number of drivers exactly one can wr
 journal is a single story whatever the drivers believe. A driver that finds its next number taken
 has been replaced and stops (`FencedError`).
 
-Old entries are deleted, so a driver that was suspended for long may be able to create a number that
-was deleted. Numbers are deleted only if a later snapshot exists, and a later snapshot exists from
-then on, so after every creation a listing of the snapshots shows whether this happened.
+Old entries are deleted, but those of openings stay for ever. The next number of a driver that was
+replaced is that of the opening which replaced it, however long the driver was suspended: so it always
+finds it taken. A driver that opens has no such number, and could create one that was deleted. Numbers
+are deleted only if a later snapshot exists, and a later snapshot exists from then on, so after an
+opening a listing of the snapshots shows whether this happened.
+
+An entry on which nothing outside of the driver depends yet can be written while the driver goes on
+(`append_soon`). The next entry waits for it, and so does `settle`.
 
 The last two snapshots stay, with all entries after the older one: a torn newest snapshot loses
 nothing. Any other damage stops the reader, which never guesses.
@@ -15,6 +20,8 @@ nothing. Any other damage stops the reader, which never guesses.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from concurrent.futures import Executor, Future
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import Lock
 
@@ -26,6 +33,7 @@ from rechannel.engine.journal.state import JournalState
 from rechannel.errors import DamagedStateError, FencedError, MissingFileError, NewerFormatError
 from rechannel.state.keys import JOURNAL, SNAPSHOTS, entry_key, number_of, snapshot_key
 from rechannel.state.store import Store
+from rechannel.threads import AtOnce
 
 _SNAPSHOTS_KEPT = 2
 _ATTEMPTS = 100
@@ -53,7 +61,13 @@ class Journal:
     """The journal as one driver writes it. Threads may share it."""
 
     def __init__(
-        self, store: Store, state: JournalState, *, snapshot_every: int, since_snapshot: float
+        self,
+        store: Store,
+        state: JournalState,
+        *,
+        snapshot_every: int,
+        since_snapshot: float,
+        writer: Executor | None = None,
     ) -> None:
         """Use `Journal.open`. since_snapshot: weight of the entries after the newest snapshot."""
         if snapshot_every < 1:
@@ -63,33 +77,47 @@ class Journal:
         self._state = state
         self._snapshot_every = snapshot_every
         self._since_snapshot = since_snapshot
+        self._writer = writer or AtOnce()
+        self._pending: _Pending | None = None
+        self._failed: Exception | None = None
         self._lock = Lock()
 
     @classmethod
     def open(
-        cls, store: Store, *, keep_versions: int, snapshot_every: int
+        cls,
+        store: Store,
+        *,
+        keep_versions: int,
+        snapshot_every: int,
+        writer: Executor | None = None,
     ) -> tuple[Journal, JournalState]:
         """Read the journal; nothing is written before the first `append` (of an `Opened`).
 
         keep_versions: committed timesteps whose state stays readable, at least 1.
-        snapshot_every: commits from one snapshot to the next; see `weight`.
+        snapshot_every: commits from one snapshot to the next; see `weight`. writer: writes what `append_soon` is
+        given; None = the calling thread, at once.
         Raises DamagedStateError naming the entry, NewerFormatError.
         """
         loaded = _load(store)
         state = structs.replace(loaded.state, keep_versions=keep_versions)
         journal = cls(
-            store, state, snapshot_every=snapshot_every, since_snapshot=loaded.since_snapshot
+            store,
+            state,
+            snapshot_every=snapshot_every,
+            since_snapshot=loaded.since_snapshot,
+            writer=writer,
         )
         return journal, state
 
     @property
     def state(self) -> JournalState:
-        """The state after the latest entry that this driver read or wrote."""
+        """The state after the latest entry that this driver read, wrote or began to write."""
         return self._state
 
     def latest(self) -> JournalState:
         """The state after the latest entry of any driver: another one may still write."""
         with self._lock:
+            self._settle()
             return _load(self._store).state if self._is_behind() else self._state
 
     def write_through(self, store: Store) -> None:
@@ -107,6 +135,7 @@ class Journal:
         `open` can tell what was written).
         """
         with self._lock:
+            self._settle()
             owed = len(self._state.unpublished)
             if self._since_snapshot >= self._snapshot_every + owed // OWED_PER_COMMIT:
                 self._snapshot()
@@ -116,10 +145,55 @@ class Journal:
                 raise self._fenced()
             return self._state
 
+    def append_soon(self, body: Body) -> JournalState:
+        """Begin to write the next entry, and return the state after it.
+
+        It counts only once it is written: before an act that cannot be taken back, call `settle`. If it could not be
+        written, every later call raises the reason. Raises as `append` does.
+        """
+        with self._lock:
+            self._settle()
+            entry, data, after = self._next(body)
+            key, size, store = entry_key(entry.number), len(data), self._store
+            self._pending = _Pending(
+                before=self._state, written=self._writer.submit(store.create, key, data)
+            )
+            self._count(after, body, size)
+            if self._pending.written.done():
+                self._settle()
+            return after
+
+    def close(self) -> None:
+        """Give up the writer; entries that are appended are still written."""
+        self._writer.shutdown(wait=False)
+
+    def settle(self) -> None:
+        """Return once everything is written. Raises what `append` raises if something could not be."""
+        with self._lock:
+            self._settle()
+
     def fenced(self) -> FencedError | None:
         """Return why this driver must stop, if another one has written since; else None."""
         with self._lock:
+            with suppress(Exception):
+                self._settle()
             return self._fenced() if self._is_behind() else None
+
+    def _settle(self) -> None:
+        """Wait for the entry that is being written. After a failure only another `open` can tell what was written."""
+        if self._failed is not None:
+            raise self._failed
+        if self._pending is None:
+            return
+        pending, self._pending = self._pending, None
+        try:
+            if pending.written.result():
+                return
+            self._state = pending.before
+            self._failed = self._fenced()
+        except Exception as error:
+            self._state, self._failed = pending.before, error
+        raise self._failed
 
     def _is_behind(self) -> bool:
         """Whether the store has later entries than this journal has read or written."""
@@ -136,19 +210,32 @@ class Journal:
         raise self._fenced()
 
     def _try_append(self, body: Body) -> bool:
-        epoch = self._state.epoch + isinstance(body, Opened)
-        entry = Entry(number=self._state.next_number, epoch=epoch, body=body)
-        key, data = entry_key(entry.number), entry.to_bytes()
-        # Apply what a restart will read: tuples have become lists.
-        after = self._state.apply(Entry.from_bytes(data, name=key))
+        entry, data, after = self._next(body)
+        key = entry_key(entry.number)
         if not self._store.create(key, data):
             return False
-        if any(number >= entry.number for number in _numbers(self._store, SNAPSHOTS)):
+        if isinstance(body, Opened) and self._was_deleted(entry.number):
             self._store.delete(key)
             return False
-        self._state = after
-        self._since_snapshot += weight(body, len(data))
+        self._count(after, body, len(data))
         return True
+
+    def _next(self, body: Body) -> tuple[Entry, bytes, JournalState]:
+        """The next entry, its file, and the state after it. Raises ValueError if the rules do not allow it."""
+        epoch = self._state.epoch + isinstance(body, Opened)
+        entry = Entry(number=self._state.next_number, epoch=epoch, body=body)
+        data = entry.to_bytes()
+        # Apply what a restart will read: tuples have become lists.
+        read = Entry.from_bytes(data, name=entry_key(entry.number))
+        return entry, data, self._state.apply(read)
+
+    def _count(self, after: JournalState, body: Body, size: int) -> None:
+        self._state = after
+        self._since_snapshot += weight(body, size)
+
+    def _was_deleted(self, number: int) -> bool:
+        """Whether this number has had an entry that is no longer needed."""
+        return any(taken >= number for taken in _numbers(self._store, SNAPSHOTS))
 
     def _snapshot(self) -> None:
         self._store.put(snapshot_key(self._state.number), to_bytes(self._state))
@@ -157,8 +244,10 @@ class Journal:
         for number in older:
             self._store.delete(snapshot_key(number))
         if len(kept) == _SNAPSHOTS_KEPT:
+            # A driver that was replaced comes here, too: later entries may be openings that it does not know of.
+            last, openings = min(kept[0], self._state.number), frozenset(self._state.opened_at)
             for number in _numbers(self._store, JOURNAL):
-                if number <= kept[0]:
+                if number <= last and number not in openings:
                     self._store.delete(entry_key(number))
 
     def _fenced(self) -> FencedError:
@@ -198,13 +287,28 @@ def kept_entries(store: Store) -> list[Entry]:
     NewerFormatError.
     """
     kept: list[Entry] = []
-    for number in _numbers(store, JOURNAL):
+    for number in _without_gaps(_numbers(store, JOURNAL)):
         entry, _ = _read(store, number)
         if entry is None:
             kept = []  # a snapshot was taken meanwhile: this entry and those before it are deleted
         else:
             kept.append(entry)
     return kept
+
+
+def _without_gaps(numbers: list[int]) -> list[int]:
+    """Return the last numbers that follow on each other. Before them are openings only."""
+    first = next((i for i in range(len(numbers) - 1, 0, -1) if numbers[i - 1] != numbers[i] - 1), 0)
+    return numbers[first:]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pending:
+    """An entry that is being written."""
+
+    before: JournalState
+    written: Future[bool]
+    """Whether the number was free."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

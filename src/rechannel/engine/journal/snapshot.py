@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from rechannel.control.board import Board
-from rechannel.engine.journal.entries import CONTROLLED, Intent, Opened
+from rechannel.engine.journal.entries import LASTING, Intent, Opened
 from rechannel.engine.journal.state import JournalState, Version
 from rechannel.errors import DamagedStateError
 from rechannel.model.codec import ABSENT, Json, decode, encode, written
@@ -21,7 +21,7 @@ from rechannel.reconfigure.coordination import Coordination
 from rechannel.state.manifest import Manifest, Run
 from rechannel.state.sealed import seal, unseal
 
-FORMAT = 2
+FORMAT = LASTING
 """Version of the format of snapshots; readers refuse later ones, and read earlier ones."""
 
 
@@ -55,6 +55,7 @@ class _Snapshot:
     keep_versions: int
     coordination: Coordination = field(default_factory=Coordination)
     openings: tuple[str, ...] = ()
+    opened_at: tuple[int, ...] = ()
     board: Annotated[Board, ABSENT] = field(default_factory=Board)
     digests: tuple[tuple[int, str], ...] | None = None
     """None in early snapshots."""
@@ -81,10 +82,11 @@ def to_bytes(state: JournalState) -> bytes:
         keep_versions=state.keep_versions,
         coordination=state.coordination,
         openings=state.openings,
+        opened_at=state.opened_at,
         board=state.board,
         digests=tuple(state.digests.items()),
     )
-    return seal({"format": CONTROLLED if state.board.serial else FORMAT, **encode(snapshot)})
+    return seal({"format": FORMAT, **encode(snapshot)})
 
 
 def from_bytes(data: bytes | memoryview, *, name: str) -> JournalState:
@@ -92,7 +94,7 @@ def from_bytes(data: bytes | memoryview, *, name: str) -> JournalState:
 
     Raises DamagedStateError, NewerFormatError.
     """
-    record = unseal(data, name=name, newest=CONTROLLED)
+    record = unseal(data, name=name, newest=FORMAT)
     try:
         return _state(decode(_Snapshot, record))
     except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -120,6 +122,7 @@ def _state(snapshot: _Snapshot) -> JournalState:
         coordination=snapshot.coordination,
         digests=dict(_digests(snapshot)),
         openings=snapshot.openings,
+        opened_at=snapshot.opened_at,
         board=snapshot.board,
     )
 

@@ -126,6 +126,8 @@ class JournalState(Struct, frozen=True, kw_only=True):
     """Digests of intents (`Intent.digest`) of timesteps that are open, unpublished or kept as versions."""
     openings: tuple[str, ...] = ()
     """Ids of the latest drivers; the last one is that of `epoch`."""
+    opened_at: tuple[int, ...] = ()
+    """Numbers of all openings, ascending: their entries stay (see `log`). Early journals do not have them all."""
 
     def __post_init__(self) -> None:
         """Freeze the mappings, drop versions beyond the bound and configurations before them."""
@@ -267,6 +269,7 @@ def _opened(state: JournalState, body: Opened) -> JournalState:
         keep_versions=body.keep_versions,
         attempts=attempts,
         openings=openings,
+        opened_at=(*state.opened_at, state.next_number),
     )
 
 

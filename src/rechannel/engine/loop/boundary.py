@@ -180,7 +180,7 @@ class Boundary:
         known, notes = journal.state.configurations, journal.state.notes
         if controls := self._out.controllers.messages.attached(decision):
             timestep = replace(timestep, controls=controls)
-        journal.append(intent_of(timestep, decision.steps, known, notes))
+        journal.append_soon(intent_of(timestep, decision.steps, known, notes))
         self._out.sources.take(timestep)
         return self._opened(timestep, command.began_ms, fresh=True)
 

@@ -32,6 +32,7 @@ class Committing:
         out, flight = self._out, state.in_flight[command.number]
         ran_ms = out.clock()
         out.publisher.check()
+        out.journal.settle()  # sinks may show what they stage
         try:
             staged = out.publisher.stage(flight.timestep, kept_of(flight.reports))
         except Exception as error:

@@ -210,6 +210,7 @@ class Driver:
             ("the sinks", out.publisher.close),
             ("the runner", out.runner.close),
             ("the sources", out.sources.close),
+            ("the journal", out.journal.close),
         ]
         try:
             gone = error is not None and out.runner.gone() is not None

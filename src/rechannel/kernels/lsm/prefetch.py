@@ -68,5 +68,5 @@ def _bring(program: StageProgram, run: Run, where: Intervals) -> int:
     if not isinstance(program.store, RangedStore):
         return int(run.size * run.rows_in(where) / run.rows) if run.rows else 0
     before = fetched()
-    wanted = open_segment(program.store, run.segment, run.digest).bring(where)
+    wanted = open_segment(program.store, run.segment, run.digest, run.size).bring(where)
     return max(0, wanted - fetched().since(before).bytes)

@@ -173,7 +173,7 @@ class OpenRuns(Sequence[OpenRun]):
 
 def open_run(program: StageProgram, run: Run) -> OpenRun:
     """Map the run's segment. Raises DamagedStateError if no version of the program can read its columns."""
-    segment = open_segment(program.store, run.segment, run.digest)
+    segment = open_segment(program.store, run.segment, run.digest, run.size)
     base, schema_version = run.level == BASE_LEVEL, segment.meta.schema
     if schema_version == program.fingerprint:
         return OpenRun(segment, run.clip, base)

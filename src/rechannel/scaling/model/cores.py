@@ -9,7 +9,7 @@ one number is left. Where a guess is good, nothing is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -30,8 +30,30 @@ ALMOST = 1.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Taken:
+    """What turns take with a number of tasks each, and which shares of their bounds they use."""
+
+    tasks: Floats
+    """Shape (..., operators)."""
+    turns_ms: Floats
+    """Shape (..., operators)."""
+    longest: Floats
+    """Share of the longest turn, shape (...)."""
+    whole: Floats
+    """Share of the timestep, shape (...)."""
+    work: Floats
+    """Share of the cores, shape (...)."""
+
+    @property
+    def used(self) -> Floats:
+        """The largest of these shares."""
+        most: Floats = np.maximum(np.maximum(self.longest, self.whole), self.work)
+        return most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Turns:
-    """What operators have to do in every timestep, shape (..., operators)."""
+    """What operators have to do in every timestep, arrays that broadcast to shape (..., operators)."""
 
     rows: Floats
     """Rows of a timestep."""
@@ -40,44 +62,55 @@ class Turns:
     heaviest: Floats
     """Rows of the heaviest task over the mean of the tasks."""
     most_tasks: Floats
+    rows_ms: Floats = field(init=False)
+    """Milliseconds of cores for the rows of a timestep."""
+    longest_ms: Floats = field(init=False)
+    """The same if all tasks took as long as the heaviest."""
+
+    def __post_init__(self) -> None:
+        """Multiply what every number of tasks needs."""
+        object.__setattr__(self, "rows_ms", self.rows * self.row_ms)
+        object.__setattr__(self, "longest_ms", self.rows_ms * self.heaviest)
+
+    def most_useful(self, pace: Pace) -> Floats:
+        """Return the number of tasks from which on more make a turn longer, or cannot be had.
+
+        On fewer cores than that, a turn is the shortest with a task for each.
+        """
+        work = self.longest_ms
+        if pace.launch_ms < NEGLIGIBLE_MS:
+            return np.where(work > 0, self.most_tasks, 1.0)
+        best = np.sqrt(work / pace.launch_ms)
+        fewer, more = np.maximum(np.floor(best), 1.0), np.maximum(np.ceil(best), 1.0)
+        shorter = work / more + pace.launch_ms * more < work / fewer + pace.launch_ms * fewer
+        return np.minimum(np.where(shorter, more, fewer), self.most_tasks)
 
     def took(self, pace: Pace, tasks: Floats, cores: Floats) -> Floats:
         """Return how long each turn takes, in milliseconds."""
-        work = self.rows * self.row_ms * self.heaviest
         waves = np.ceil(tasks / cores)
-        return waves * (self.fixed_ms + work / tasks) + pace.launch_ms * tasks
+        return waves * (self.fixed_ms + self.longest_ms / tasks) + pace.launch_ms * tasks
 
-    def tasks(self, pace: Pace, cores: Floats) -> Floats:
-        """Return the tasks of each operator with which its turn is the shortest."""
-        most = np.minimum(cores, self.most_tasks)
-        work = self.rows * self.row_ms * self.heaviest
-        if pace.launch_ms < NEGLIGIBLE_MS:
-            return np.where(work > 0, most, 1.0)
-        best = np.sqrt(work / pace.launch_ms)
-        fewer = np.minimum(np.maximum(np.floor(best), 1.0), most)
-        more = np.minimum(np.maximum(np.ceil(best), 1.0), most)
-        shorter = work / more + pace.launch_ms * more < work / fewer + pace.launch_ms * fewer
-        tasks: Floats = np.where(shorter, more, fewer)
-        return tasks
+    def taken(self, pace: Pace, tasks: Floats, cores: Floats, turns_ms: Floats) -> Taken:
+        """Return what a timestep uses of its bounds.
 
-    def shares(self, pace: Pace, tasks: Floats, cores: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return which shares of their bounds the longest turn, the timestep and the cores use.
-
-        cores: shape (..., 1).
+        cores: shape (..., 1). turns_ms: how long each turn takes.
         """
-        took = self.took(pace, tasks, cores)
         room = pace.room_ms
-        work = (tasks * self.fixed_ms + self.rows * self.row_ms).sum(axis=-1)
-        return (
-            took.max(axis=-1) / room,
-            (pace.driver_ms + took.sum(axis=-1)) / (pace.in_flight * room),
-            work / (room * cores[..., 0]),
+        work = np.vecdot(tasks, self.fixed_ms) + self.rows_ms.sum(axis=-1)
+        return Taken(
+            tasks=tasks,
+            turns_ms=turns_ms,
+            longest=turns_ms.max(axis=-1) / room,
+            whole=(pace.driver_ms + turns_ms.sum(axis=-1)) / (pace.in_flight * room),
+            work=work / (room * cores[..., 0]),
         )
 
-    def used(self, pace: Pace, cores: Floats) -> Floats:
-        """Return the largest of these shares, with the best tasks."""
-        most: Floats = np.maximum.reduce(self.shares(pace, self.tasks(pace, cores), cores))
-        return most
+    def at_best(self, pace: Pace, cores: Floats) -> Taken:
+        """Return what the shortest timestep uses of its bounds. cores: shape (..., 1)."""
+        tasks = np.minimum(cores, self.most_useful(pace))
+        # No more than a task for each core: each turn is one wave.
+        turns_ms = self.fixed_ms + self.longest_ms / tasks + pace.launch_ms * tasks
+        return self.taken(pace, tasks, cores, turns_ms)
 
     def spread_out(self) -> Turns:
         """Return the same with one more dimension before that of the operators."""
@@ -93,18 +126,18 @@ class Turns:
 def least_cores_each(turns: Turns, pace: Pace, *, most: int) -> tuple[Ints, npt.NDArray[np.bool_]]:
     """Return for each supposition the least cores that keep the interval, and whether any do.
 
-    turns: shape (suppositions, operators). Where none do, the least cores with which the nearest bound is exceeded by
-    hardly more than with any number.
+    turns: of shape (suppositions, operators). Where none do, the least cores with which the nearest bound is exceeded
+    by hardly more than with any number.
     """
     each = turns.spread_out()
-    count = len(turns.rows)
+    count = len(turns.fixed_ms)
     low, at = np.ones(count), np.arange(count)
     powers = 4.0 ** np.arange(most.bit_length() // 2 + 1)
     tried = np.empty((count, len(powers) + len(AROUND)))
     tried[:, : len(powers)] = powers
     tried[:, len(powers) :] = _guess(turns, pace, np.ones(count))[:, None] + AROUND
     tried = _between(tried, low, np.full(count, float(most)))
-    used = each.used(pace, tried[:, :, None])
+    used = each.at_best(pace, tried[:, :, None]).used
     keeps = used[:, -1] <= 1 + SLACK
     allowed = np.where(keeps, 1 + SLACK, used[:, -1] * ALMOST)
     guessed = bool(keeps.all())
@@ -123,7 +156,7 @@ def least_cores_each(turns: Turns, pace: Pace, *, most: int) -> tuple[Ints, npt.
                 _between(_guess(turns, pace, allowed)[:, None] + AROUND, low, high),
                 True,
             )
-        used = each.used(pace, tried[:, :, None])
+        used = each.at_best(pace, tried[:, :, None]).used
 
 
 def _between(tried: Floats, low: Floats, high: Floats) -> Floats:
@@ -140,12 +173,11 @@ def _guess(turns: Turns, pace: Pace, share: Floats) -> Floats:
     That solves  D + F + d m C + W / C = share k u T  for the smaller C, with F and W the fixed and other milliseconds
     of m operators. share: of each supposition, shape (suppositions,).
     """
-    rows_ms = turns.rows * turns.row_ms
-    work = np.maximum((rows_ms * turns.heaviest).sum(axis=-1), 1.0)
+    work = np.maximum(turns.longest_ms.sum(axis=-1), 1.0)
     fixed = turns.fixed_ms.sum(axis=-1)
     room = np.maximum(share * pace.in_flight * pace.room_ms - pace.driver_ms - fixed, 1.0)
-    launches = max(pace.launch_ms, NEGLIGIBLE_MS) * turns.rows.shape[-1]
+    launches = max(pace.launch_ms, NEGLIGIBLE_MS) * turns.fixed_ms.shape[-1]
     root = np.sqrt(np.maximum(room**2 - 4 * launches * work, 0.0))
-    busy = rows_ms.sum(axis=-1) / np.maximum(share * pace.room_ms - fixed, 1.0)
+    busy = turns.rows_ms.sum(axis=-1) / np.maximum(share * pace.room_ms - fixed, 1.0)
     guess: Floats = np.ceil(np.maximum(2 * work / (room + root), busy))
     return guess

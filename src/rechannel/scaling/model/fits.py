@@ -68,56 +68,69 @@ def task_costs(rows: Floats, ms: Floats, there: Flags) -> Costs:
     """
     usable = there & (ms > 0) & (rows >= 0)
     samples = usable.sum(axis=1)
-    known = samples > 0
-    count = np.maximum(samples, 1)
-    x, y = np.where(usable, rows, 0.0), np.where(usable, ms, 0.0)
-    mean_x = x.sum(axis=1) / count
-    shortest = np.where(known, np.where(usable, ms, np.inf).min(axis=1), 0.0)
-    apart = (x - mean_x[:, None]) * usable
-    differ = np.vecdot(apart, apart) / count > TINY_MS * mean_x**2
+    count, known = np.maximum(samples, 1), samples > 0
+    mean_x = np.where(usable, rows, 0.0).sum(axis=1) / count
+    x, y = np.where(usable, rows - mean_x[:, None], 0.0), np.where(usable, ms, 0.0)
+    differ = np.vecdot(x, x) / count > TINY_MS * mean_x**2
     medians = _Medians(usable, samples)
-    intercept, error, centre_x, centre_y, lost = _lines(x, y, usable, medians)
-    fitted = known & differ & (samples >= LEAST_SAMPLES) & ~lost
-    error = np.where(fitted, error, 0.0)
+    level = np.where(known, medians.of(y), 0.0)
+    line = _lines(x, y, usable, mean_x, level, medians)
+    fitted = differ & (samples >= LEAST_SAMPLES) & ~line.lost
+    centre_x, centre_y = line.centre_x, line.centre_y
+    error = np.where(fitted, line.error, 0.0)
     half = np.maximum(centre_y, TINY_MS) / 2
     trust = half**2 / (half**2 + error**2)
-    level = np.where(known, medians.of(y), 0.0)
-    centre_x, centre_y = np.where(fitted, centre_x, mean_x), np.where(fitted, centre_y, level)
-    most = np.where(fitted, centre_y, shortest)
-    middle = np.where(fitted, intercept * trust, 0.0)
-    error = ERRORS * error * np.sqrt(trust)
-    low = np.where(fitted, middle - error, 0.0)
-    high = np.where(fitted, middle + error, shortest)
-    empty = mean_x == 0
-    middle, low, high, most = (np.where(empty, centre_y, a) for a in (middle, low, high, most))
-    fixed = np.stack([middle, np.maximum(high, middle), np.minimum(low, middle)])
-    fixed = np.clip(fixed, 0.0, most)
-    row = np.maximum(centre_y - fixed, 0.0) / np.where(empty, np.inf, centre_x)
+    middle, error = line.intercept * trust, ERRORS * error * np.sqrt(trust)
+    ends, most = np.array([middle, middle + error, middle - error]), centre_y
+    if not fitted.all():
+        # Without a line, nothing is fixed, or all that the shortest task took. Tasks without rows are all fixed.
+        has_rows = mean_x > 0
+        shortest = np.where(known, np.where(usable, ms, np.inf).min(axis=1), 0.0)
+        least, highest = np.where(has_rows, 0.0, level), np.where(has_rows, shortest, level)
+        ends = np.where(fitted, ends, [least, highest, least])
+        most = np.where(fitted, most, highest)
+        centre_x = np.where(fitted, centre_x, np.where(has_rows, mean_x, np.inf))
+        centre_y = np.where(fitted, centre_y, level)
+    fixed = np.minimum(np.maximum(ends, 0.0), most)
+    row = np.maximum(centre_y - fixed, 0.0) / centre_x
     return Costs(fixed_ms=fixed, row_ms=row, known=known, samples=samples)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Lines:
+    """A line for each operator, all of shape (operators,)."""
+
+    intercept: Floats
+    error: Floats
+    """Standard error of the intercept."""
+    centre_x: Floats
+    centre_y: Floats
+    lost: Flags
+    """Where there is none, as the points that count have the same rows."""
+
+
 def _lines(
-    x: Floats, y: Floats, usable: Flags, medians: _Medians
-) -> tuple[Floats, Floats, Floats, Floats, Flags]:
-    """Return intercepts, their standard errors, centres, and where there is no line."""
-    middle = medians.of(y)[:, None]
-    middle[~np.isfinite(middle)] = 1.0
+    x: Floats, y: Floats, usable: Flags, mean_x: Floats, level: Floats, medians: _Medians
+) -> _Lines:
+    """Return the lines through points.
+
+    x: less its mean over the points of each operator, mean_x. level: median of their y, 0 without any.
+    """
+    middle = np.where(level > 0, level, 1.0)[:, None]
     share = usable * middle / np.maximum(y, middle)
     weights = base = share * share
-    mean_x = x.mean(axis=1)
-    x = x - mean_x[:, None]
-    moments = np.stack([np.ones_like(x), x, y, x * x, x * y], axis=1)
+    moments = np.array([np.ones_like(x), x, y, x * x, x * y])
     lost = np.zeros(len(x), dtype=bool)
     for number in range(ROUNDS):
-        sums = np.matmul(moments, weights[:, :, None])[:, :, 0].T
+        sums = np.vecdot(moments, weights)
         total = np.maximum(sums[0], TINY_MS)
-        centre_x, centre_y = sums[1] / total, sums[2] / total
-        squares = sums[3] - sums[1] * centre_x
+        centre_x, centre_y = centre = sums[1:3] / total
+        squares, products = sums[3:] - sums[1] * centre
         lost |= squares <= TINY_MS * (centre_x + mean_x) ** 2
         squares[lost] = 1.0
-        slope = (sums[4] - sums[1] * centre_y) / squares
-        apart = centre_y - slope * centre_x
-        residuals = np.abs(y - apart[:, None] - slope[:, None] * x) * share
+        slope = products / squares
+        intercept = centre_y - slope * centre_x
+        residuals = np.abs(y - intercept[:, None] - slope[:, None] * x) * share
         scale = np.maximum(NORMAL * medians.of(residuals), TINY_MS)
         if number == ROUNDS - 1:
             break
@@ -128,25 +141,30 @@ def _lines(
             far = residuals / (TUKEY * scale)[:, None]
             weights = base * np.maximum(0.0, 1 - far * far) ** 2
     centre_x = centre_x + mean_x
-    error = scale * np.sqrt(1 / total + centre_x**2 / squares)
-    return centre_y - slope * centre_x, error, centre_x, centre_y, lost
+    return _Lines(
+        intercept=centre_y - slope * centre_x,
+        error=scale * np.sqrt(1 / total + centre_x**2 / squares),
+        centre_x=centre_x,
+        centre_y=centre_y,
+        lost=lost,
+    )
 
 
 class _Medians:
     """Medians of each row's usable values."""
 
     def __init__(self, usable: Flags, samples: npt.NDArray[np.int_]) -> None:
-        self._unusable = None if usable.all() else ~usable
-        begins = np.arange(len(usable)) * usable.shape[1]
-        self._lower = begins + np.maximum(samples - 1, 0) // 2
-        self._upper = begins + np.minimum(samples // 2, usable.shape[1] - 1)
+        operators, points = usable.shape
+        self._usable = None if usable.all() else usable
+        self._middle = np.array(
+            [np.maximum(samples - 1, 0) // 2, np.minimum(samples // 2, points - 1)]
+        )
+        self._middle += np.arange(operators) * points
 
     def of(self, values: Floats) -> Floats:
         """Return the medians; infinite for a row without usable values."""
-        ordered = values.copy()
-        if self._unusable is not None:
-            ordered[self._unusable] = np.inf
+        ordered = values.copy() if self._usable is None else np.where(self._usable, values, np.inf)
         ordered.sort(axis=1)
-        flat = ordered.ravel()
-        medians: Floats = (flat[self._lower] + flat[self._upper]) / 2
+        lower, upper = ordered.take(self._middle)
+        medians: Floats = (lower + upper) / 2
         return medians

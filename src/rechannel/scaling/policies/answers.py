@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from rechannel.profiling.model.words import counted
-from rechannel.scaling.model.cores import Turns
+from rechannel.scaling.model.cores import Taken, Turns
 from rechannel.scaling.model.fits import ESTIMATE, FLAT, STEEP, Costs
-from rechannel.scaling.model.rates import Floats
 from rechannel.scaling.model.timesteps import Pace
 from rechannel.scaling.policies.policy import Advice, Cores, Seen
 from rechannel.scaling.policies.skew import Skew
@@ -37,8 +36,8 @@ class Answer:
     """Cores that would be needed with the skew as it is now."""
     keeps: bool
     executors: int
-    tasks: Floats
-    """Shape (3, operators)."""
+    taken: Taken
+    """The tasks on those executors, and what they take; its arrays are of shape (3, ...)."""
 
 
 def executors_of(cores: int, present: Cores) -> int:
@@ -68,7 +67,7 @@ def differs(seen: Seen, answer: Answer) -> bool:
         return True
     if any(each.remedy is not None for each in answer.skews.values()):
         return True
-    tasks, present = answer.tasks[ESTIMATE].tolist(), seen.activities
+    tasks, present = answer.taken.tasks[ESTIMATE].tolist(), seen.activities
     places = _scalable(seen, answer)
     names = answer.operators
     return any(int(tasks[at]) != present[names[at]].reports.parallelism for at in places)
@@ -86,8 +85,8 @@ def advice_of(seen: Seen, answer: Answer) -> Advice:
     each = [executors_of(needed, cores) for needed in answer.needed] + [answer.executors]
     places = _scalable(seen, answer)
     names = [answer.operators[place] for place in places]
-    ends = np.sort(answer.tasks[:, places], axis=0).astype(int).tolist()
-    tasks = answer.tasks[ESTIMATE, places].astype(int).tolist()
+    ends = np.sort(answer.taken.tasks[:, places], axis=0).astype(int).tolist()
+    tasks = answer.taken.tasks[ESTIMATE, places].astype(int).tolist()
     evidence = evidence_of(answer)
     return Advice(
         parallelism=dict(zip(names, tasks, strict=True)),
@@ -102,11 +101,14 @@ def advice_of(seen: Seen, answer: Answer) -> Advice:
 
 def evidence_of(answer: Answer) -> dict[str, Any]:
     """Return the figures of an answer, as JSON can hold them."""
-    turns, pace, names, cores = answer.turns, answer.pace, answer.operators, answer.cores
-    slots = np.full((1, 1), float(answer.executors * cores.cores_per_executor))
-    took = turns.took(pace, answer.tasks, slots)
-    longest, whole, work = (s[ESTIMATE] for s in turns.shares(pace, answer.tasks, slots))
-    used = {names[int(took[ESTIMATE].argmax())]: longest, "timestep": whole, "cores": work}
+    turns, pace, names = answer.turns, answer.pace, answer.operators
+    taken = answer.taken
+    took = taken.turns_ms
+    used = {
+        names[int(took[ESTIMATE].argmax())]: float(taken.longest[ESTIMATE]),
+        "timestep": float(taken.whole[ESTIMATE]),
+        "cores": float(taken.work[ESTIMATE]),
+    }
     binds = max(used, key=lambda name: used[name])
     hangs_on = names[int(np.abs(took[FLAT] - took[STEEP]).argmax())]
     fixed, row, turn = (each.T.tolist() for each in (turns.fixed_ms, turns.row_ms, took))
@@ -133,7 +135,7 @@ def evidence_of(answer: Answer) -> dict[str, Any]:
         "cores_without_remedies": answer.without_remedies,
         "keeps": answer.keeps,
         "binds": binds,
-        "used": float(used[binds]),
+        "used": used[binds],
         "hangs_on": hangs_on,
         "offset": answer.offset,
         "timestep_ms": float(pace.driver_ms + took[ESTIMATE].sum()),

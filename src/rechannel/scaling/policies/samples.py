@@ -13,8 +13,9 @@ parallelism, and are what tells the fixed part of a task from its rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -40,62 +41,72 @@ FIRST, LAST = SIZE // 4, SIZE - SIZE // 4
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Samples:
-    """Points of operators, shape (operators, windows * groups each)."""
+    """Points of operators."""
 
     operators: tuple[str, ...]
-    rows: Floats
-    ms: Floats
-    there: Flags
-    """Which points exist."""
+    points: Floats
+    """Rows and milliseconds of each, shape (2, operators, windows, groups)."""
+    counts: Ints
+    """How many points of a window exist, its first ones; shape (operators, windows)."""
     next: int
     """The place in the ring that is written next."""
     ages: Ints
     """For how many windows the two others were kept, shape (2, operators)."""
 
+    @property
+    def rows(self) -> Floats:
+        """The rows of all points, shape (operators, points)."""
+        return self.points[0].reshape(len(self.operators), -1)
+
+    @property
+    def ms(self) -> Floats:
+        """The milliseconds of all points, shape (operators, points)."""
+        return self.points[1].reshape(len(self.operators), -1)
+
+    @property
+    def there(self) -> Flags:
+        """Which points exist, shape (operators, points)."""
+        exist: Flags = np.arange(GROUPS) < self.counts[:, :, None]
+        return exist.reshape(len(self.operators), -1)
+
 
 def none_of(operators: tuple[str, ...]) -> Samples:
     """Return samples without a point."""
-    empty = np.zeros((len(operators), WINDOWS * GROUPS))
-    ages = np.zeros((2, len(operators)), dtype=int)
-    there = empty.astype(bool)
-    return Samples(operators=operators, rows=empty, ms=empty, there=there, next=0, ages=ages)
+    return Samples(
+        operators=operators,
+        points=np.zeros((2, len(operators), WINDOWS, GROUPS)),
+        counts=np.zeros((len(operators), WINDOWS), dtype=int),
+        next=0,
+        ages=np.zeros((2, len(operators)), dtype=int),
+    )
 
 
 def added(samples: Samples, tasks: Mapping[str, Tasks]) -> Samples:
-    """Return the samples with one more window, in place of the oldest. Operators without tasks get no points."""
-    rows, ms, there = points([tasks.get(name) for name in samples.operators])
-    at, after = _place(samples.next), (samples.next + 1) % RECENT
-    made = replace(
-        samples,
-        rows=samples.rows.copy(),
-        ms=samples.ms.copy(),
-        there=samples.there.copy(),
-        next=after,
-        ages=samples.ages + 1,
-    )
-    _keep_apart(made, at)
-    made.rows[:, at], made.ms[:, at], made.there[:, at] = rows, ms, there
-    return made
+    """Return the samples with one more window, in place of the oldest. Operators without tasks get no points.
 
-
-def _place(number: int) -> slice:
-    return slice(number * GROUPS, (number + 1) * GROUPS)
-
-
-def _keep_apart(samples: Samples, leaving: slice) -> None:
-    """Move the window that leaves to one of the two other places, for each operator for which it belongs there."""
-    by_window = (len(samples.operators), WINDOWS, GROUPS)
-    counts = samples.there.reshape(by_window).sum(axis=2)
-    means = samples.rows.reshape(by_window).sum(axis=2) / np.maximum(counts, 1)
-    number = leaving.start // GROUPS
-    exists, mean = counts[:, number] > 0, means[:, number]
-    for age, place, sign in ((0, FEWEST, -1), (1, MOST, 1)):
-        old = (samples.ages[age] > KEPT) | (counts[:, place] == 0)
-        moves = exists & (old | (sign * (mean - means[:, place]) > 0))
+    The window that leaves is kept in one of the two other places, for each operator for which it belongs there.
+    """
+    points, counts = samples.points.copy(), samples.counts.copy()
+    ages, leaves = samples.ages + 1, samples.next
+    means = points[0].sum(axis=2) / np.maximum(counts, 1)
+    exists = counts[:, leaves] > 0
+    fewer, more = means[:, leaves] < means[:, FEWEST], means[:, leaves] > means[:, MOST]
+    for age, place, further in zip(ages, (FEWEST, MOST), (fewer, more), strict=True):
+        moves = exists & (further | (age > KEPT) | (counts[:, place] == 0))
         if moves.any():
-            for array in (samples.rows, samples.ms, samples.there):
-                array[moves, _place(place)] = array[moves, leaving]
-            samples.ages[age, moves] = 0
+            points[:, moves, place] = points[:, moves, leaves]
+            counts[moves, place] = counts[moves, leaves]
+            age[moves] = 0
+    points[:, :, leaves], counts[:, leaves] = points_of(
+        [tasks.get(name) for name in samples.operators]
+    )
+    return Samples(
+        operators=samples.operators,
+        points=points,
+        counts=counts,
+        next=(leaves + 1) % RECENT,
+        ages=ages,
+    )
 
 
 def for_operators(samples: Samples | None, operators: tuple[str, ...]) -> Samples:
@@ -105,51 +116,46 @@ def for_operators(samples: Samples | None, operators: tuple[str, ...]) -> Sample
     made = none_of(operators)
     if samples is None:
         return made
-    rows, ms, there = made.rows.copy(), made.ms.copy(), made.there.copy()
     for place, name in enumerate(operators):
         if name in samples.operators:
             old = samples.operators.index(name)
-            rows[place], ms[place], there[place] = (
-                samples.rows[old],
-                samples.ms[old],
-                samples.there[old],
-            )
-    return replace(made, rows=rows, ms=ms, there=there, next=samples.next)
+            made.points[:, place] = samples.points[:, old]
+            made.counts[place] = samples.counts[old]
+    return replace(made, next=samples.next)
 
 
-def points(tasks: list[Tasks | None]) -> tuple[Floats, Floats, Flags]:
-    """Return the points of one window: rows, milliseconds and which exist, shape (operators, groups)."""
-    rows, ms = np.zeros((len(tasks), GROUPS)), np.zeros((len(tasks), GROUPS))
-    there = np.zeros((len(tasks), GROUPS), dtype=bool)
-    many = []
-    for place, each in enumerate(tasks):
-        if each is None or not len(each.rows):
-            continue
-        if len(each.rows) > GROUPS:
-            many.append(place)
-            continue
-        count = len(each.rows)
-        rows[place, :count], ms[place, :count], there[place, :count] = each.rows, each.ms, True
+def points_of(tasks: Sequence[Tasks | None]) -> tuple[Floats, Ints]:
+    """Return the points of one window, shape (2, operators, groups), and how many each operator has."""
+    points, counts = np.zeros((2, len(tasks), GROUPS)), np.zeros(len(tasks), dtype=int)
+    many = {n: of for n, of in enumerate(tasks) if of is not None and len(of.rows) > GROUPS}
+    for place, of in enumerate(tasks):
+        if of is not None and place not in many:
+            counts[place] = count = len(of.rows)
+            points[0, place, :count], points[1, place, :count] = of.rows, of.ms
     if many:
-        rows[many], ms[many] = _grouped([of for of in tasks if of and len(of.rows) > GROUPS])
-        there[many] = True
-    return rows, ms, there
+        points[:, [*many]] = _grouped([*many.values()])
+        counts[[*many]] = GROUPS
+    return points, counts
 
 
-def _grouped(tasks: list[Tasks]) -> tuple[Floats, Floats]:
-    """Return the rows and milliseconds of the groups of operators with many tasks."""
-    taken = {count: _taken(count) for count in {len(of.rows) for of in tasks}}
-    rows = np.concatenate([of.rows[taken[len(of.rows)]] for of in tasks]).reshape(-1, TAKEN)
-    ms = np.concatenate([of.ms[taken[len(of.rows)]] for of in tasks]).reshape(-1, TAKEN)
-    each = np.arange(len(tasks))[:, None]
-    order = rows.argpartition(BORDERS, axis=1)
-    rows, ms = rows[each, order].reshape(-1, SIZE), ms[each, order].reshape(-1, SIZE)
-    each = np.arange(len(rows))[:, None]
-    middle = ms.argpartition((FIRST, LAST), axis=1)[:, FIRST:LAST]
-    rows, ms = (np.add.reduce(column[each, middle], axis=1) for column in (rows, ms))
-    return rows.reshape(-1, GROUPS) / (LAST - FIRST), ms.reshape(-1, GROUPS) / (LAST - FIRST)
+def _grouped(tasks: Sequence[Tasks]) -> Floats:
+    """Return the points of operators with many tasks, shape (2, operators, groups)."""
+    columns = [*(of.rows for of in tasks), *(of.ms for of in tasks)]
+    taken = np.concatenate([column[_taken(len(column))] for column in columns])
+    groups = _partitioned(taken.reshape(2, -1, TAKEN), 0, BORDERS).reshape(2, -1, SIZE)
+    middle = _partitioned(groups, 1, (FIRST, LAST))[:, :, FIRST:LAST]
+    means: Floats = np.add.reduce(middle, axis=2) / (LAST - FIRST)
+    return means.reshape(2, -1, GROUPS)
 
 
+def _partitioned(columns: Floats, by: int, borders: Sequence[int]) -> Floats:
+    """Return columns of shape (2, groups, members) with the members of each group partitioned by one of the two."""
+    order = columns[by].argpartition(borders, axis=1)
+    order += np.arange(0, order.size, order.shape[1])[:, None]
+    return columns.reshape(2, -1).take(order, axis=1)
+
+
+@lru_cache(maxsize=128)
 def _taken(count: int) -> slice | Ints:
     """Return the places of the tasks that are taken, of `count`."""
     if count % TAKEN == 0:

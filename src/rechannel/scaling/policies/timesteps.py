@@ -33,7 +33,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from rechannel.errors import RefusedError
-from rechannel.scaling.model.cores import Turns, least_cores_each
+from rechannel.scaling.model.cores import Taken, Turns, least_cores_each
 from rechannel.scaling.model.fits import ESTIMATE, FLAT, STEEP, Costs, task_costs
 from rechannel.scaling.model.optimal import targets_of
 from rechannel.scaling.model.rates import ALL, Floats
@@ -151,12 +151,12 @@ class TimestepDs2:
         state, offset = replace(state, offsets=offsets), offsets.offset
         targets, loads = self._targets(seen, state)
         now = _turns(costs, offset, times, active, np.array([loads[name] for name in names]), pace)
-        work = (now.rows * now.row_ms)[ESTIMATE].tolist()
+        work = now.rows_ms[ESTIMATE].tolist()
         skews = [
             skew(each, float(times[place]), work[place], pace.room_ms)
             for place, each in enumerate(active)
         ]
-        after = _for_each_end(np.array([each.remains for each in skews]), now.rows.shape)
+        after = np.array([each.remains for each in skews])
         turns = Turns(
             rows=now.rows,
             fixed_ms=now.fixed_ms,
@@ -186,7 +186,7 @@ class TimestepDs2:
             without_remedies=without,
             keeps=bool(keeps[ESTIMATE]),
             executors=executors,
-            tasks=self._tasks(active, turns, pace, float(slots)),
+            taken=self._taken(active, turns, pace, float(slots)),
         )
         return answer, state
 
@@ -219,17 +219,17 @@ class TimestepDs2:
             return targets, targets
         return targets, targets_of(seen.topology, state.ratios, loads)
 
-    def _tasks(self, active: Sequence[Activity], turns: Turns, pace: Pace, slots: float) -> Floats:
-        """Return the tasks of each operator: the best, or those that it has if they are nearly as good."""
+    def _taken(self, active: Sequence[Activity], turns: Turns, pace: Pace, slots: float) -> Taken:
+        """Return what the best tasks of each operator take, or those that it has if they are nearly as good."""
         cores = np.full((1, 1), slots)
-        best = turns.tasks(pace, cores)
+        best = turns.at_best(pace, cores)
         present = np.array([float(each.reports.parallelism) for each in active])
-        least = turns.took(pace, best, cores)
-        longer = turns.took(pace, present, cores) - least
+        least, took = best.turns_ms, turns.took(pace, present, cores)
         mean = least.mean(axis=-1, keepdims=True)
-        kept = np.where(longer > self.gain * np.maximum(least, mean), best, present)
-        used = max(float(share[ESTIMATE]) for share in turns.shares(pace, kept, cores))
-        return kept if used <= 1 else best
+        change = took - least > self.gain * np.maximum(least, mean)
+        tasks, turns_ms = np.where(change, best.tasks, present), np.where(change, least, took)
+        kept = turns.taken(pace, tasks, cores, turns_ms)
+        return kept if kept.used[ESTIMATE] <= 1 else best
 
 
 def _missed(seen: Seen) -> float:
@@ -277,22 +277,13 @@ def _turns(
     pace: Pace,
 ) -> Turns:
     """Return what the operators have to do, with the skew that they have."""
-    shape = costs.fixed_ms.shape
-    most = np.array([float(each.most_tasks or MOST_TASKS) for each in active])
     return Turns(
-        rows=_for_each_end(loads * pace.interval_ms / 1e3, shape),
+        rows=loads * pace.interval_ms / 1e3,
         fixed_ms=costs.fixed_ms * offset,
         row_ms=costs.row_ms * offset,
-        heaviest=_for_each_end(times, shape),
-        most_tasks=_for_each_end(most, shape),
+        heaviest=times,
+        most_tasks=np.array([float(each.most_tasks or MOST_TASKS) for each in active]),
     )
-
-
-def _for_each_end(figures: Floats, shape: tuple[int, ...]) -> Floats:
-    """Return figures of operators for the estimate and both ends, shape (3, operators)."""
-    made = np.empty(shape)
-    made[:] = figures
-    return made
 
 
 def learned(seen: Seen, received: Mapping[str, float], memory: Memory, arrived: Windows) -> Learned:

@@ -39,7 +39,7 @@ from rechannel.state.segments.format import (
 )
 from rechannel.state.segments.layout import Buffer, layout_of, width_of
 from rechannel.state.segments.ranged import RangedRows, marks_of, row_spans
-from rechannel.state.store import Ranges, Store, ranges_of
+from rechannel.state.store import FileFacts, Ranges, Store, put_known, ranges_of
 
 FORMAT = 2
 """Version of the format of a segment; readers reject later ones."""
@@ -231,25 +231,33 @@ def write_segment(
     parts = in_pieces(batch_of(hashes, columns, {"format": FORMAT, **asdict(meta)}, dropped))
     data, footer = cut(parts, footer_start(parts))
     trailer = Trailer.of(data, footer, version=FORMAT, marks=marks_of(hashes)).encode()
-    store.put(key, [*data, memoryview(trailer), *footer])
-    return Written(size=sum(map(len, parts)) + len(trailer), digest=digest_of(trailer))
+    written = Written(size=sum(map(len, parts)) + len(trailer), digest=digest_of(trailer))
+    facts = FileFacts.written(key, written.size, written.digest)
+    put_known(store, key, [*data, memoryview(trailer), *footer], facts)
+    return written
 
 
-def open_segment(store: Store, key: str, digest: str | None = None) -> Segment:
+def open_segment(
+    store: Store, key: str, digest: str | None = None, size: int | None = None
+) -> Segment:
     """Open a segment, or return the one that this process has open.
 
-    digest: of its content, as recorded in the journal; None if it is not recorded, as in older
-    journals. Raises MissingFileError, DamagedStateError, NewerFormatError.
+    digest, size (bytes): of its content, as recorded in the journal; with both, a store that fetches parts is not asked
+    for what it knows of the file. None if not recorded, as in older journals. Raises MissingFileError,
+    DamagedStateError, NewerFormatError.
     """
-    ranges = ranges_of(store, key)
+    known = None
+    if digest is not None and size is not None:
+        known = FileFacts.written(key, size, digest)
+    ranges = ranges_of(store, key, known)
     file = store.read(key) if ranges is None else ranges.view
     segment = _segments.get((store, key))
-    known = segment is not None and segment._source is file.obj
-    if segment is None or not known or digest not in {None, segment.digest}:
+    same = segment is not None and segment._source is file.obj
+    if segment is None or not same or digest not in {None, segment.digest}:
         segment = (
             _load(key, file, digest=digest)
             if ranges is None
-            else _load_ranges(store, key, ranges, digest)
+            else _load_ranges(store, key, ranges, digest, known)
         )
         _segments.put((store, key), segment, lambda at, held: _is_gone(store, at, held))
     return segment
@@ -287,13 +295,15 @@ def _is_gone(store: Store, at: tuple[Store, str], held: Segment) -> bool:
     return False
 
 
-def _load_ranges(store: Store, key: str, ranges: Ranges, digest: str | None) -> Segment:
+def _load_ranges(
+    store: Store, key: str, ranges: Ranges, digest: str | None, known: FileFacts | None
+) -> Segment:
     """Open a file of which some bytes are here; damaged parts are fetched again."""
     try:
         return _load(key, ranges.view, ranges, digest=digest)
     except DamagedStateError:
         ranges.discard()
-        again = ranges_of(store, key)
+        again = ranges_of(store, key, known)
         if again is None:
             raise
         return _load(key, again.view, again, digest=digest)

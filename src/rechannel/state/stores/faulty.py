@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from rechannel.errors import StorageError
-from rechannel.state.store import RangedStore, Ranges, Store, ranges_of
+from rechannel.state.store import FileFacts, RangedStore, Ranges, Store, ranges_of
 
 T = TypeVar("T")
 
@@ -93,9 +93,14 @@ class FaultyStore(RangedStore):
         """See `Store.read`."""
         return self._alive().read(key, start, length)
 
-    def ranges(self, key: str) -> Ranges | None:
+    def ranges(self, key: str, known: FileFacts | None = None) -> Ranges | None:
         """Return a file in parts, if the inner store fetches parts."""
-        return ranges_of(self._alive(), key)
+        return ranges_of(self._alive(), key, known)
+
+    def put_known(self, key: str, data: list[memoryview], known: FileFacts) -> None:
+        """Write as `put` does."""
+        del known
+        self.put(key, data)
 
     def put(self, key: str, data: bytes | memoryview | list[memoryview]) -> None:
         """See `Store.put`."""

@@ -120,14 +120,6 @@ class LocalStore:
         except OSError as error:
             raise self._refusal("write", path, error) from error
 
-    def write(self, key: str, data: bytes | memoryview | list[memoryview]) -> FileFacts | None:
-        """Write a key, and return its facts. See `Backing.write`."""
-        self.put(key, data)
-        try:
-            return self.facts(key)
-        except (StorageError, MissingFileError):
-            return None
-
     def create(self, key: str, data: bytes) -> bool:
         """Write a key only if it is absent. See `Store.create`."""
         path = self._path(key)

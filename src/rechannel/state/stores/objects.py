@@ -122,9 +122,7 @@ class ObjectStore:
         check_key(key)
         meta = self._try("read", key, lambda: obstore().head(self._bucket(), key))
         changed = meta["e_tag"] or meta["version"] or meta["last_modified"].isoformat()
-        return self._facts(key, meta["size"], changed)
-
-    def _facts(self, key: str, size: int, changed: str) -> FileFacts:
+        size = meta["size"]
         return FileFacts(size, f"{self.url}\0{key}\0{changed}\0{size}")
 
     def put(self, key: str, data: bytes | memoryview | builtins.list[memoryview]) -> None:
@@ -132,21 +130,6 @@ class ObjectStore:
         check_key(key)
         whole = _joined(data)
         self._try("write", key, lambda: obstore().put(self._bucket(), key, whole))
-
-    def write(
-        self, key: str, data: bytes | memoryview | builtins.list[memoryview]
-    ) -> FileFacts | None:
-        """Write a key, and return its facts as the answer gives them. See `Backing.write`."""
-        check_key(key)
-        whole = _joined(data)
-        answer = self._try("write", key, lambda: obstore().put(self._bucket(), key, whole))
-        changed = answer["e_tag"] or answer["version"]
-        if changed:
-            return self._facts(key, len(whole), changed)
-        try:
-            return self.facts(key)
-        except (StorageError, MissingFileError):
-            return None
 
     def create(self, key: str, data: bytes) -> bool:
         """Write a key only if it is absent. See `Store.create`."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from rechannel.errors import MissingFileError, NotPermittedError
-from rechannel.state.store import RangedStore, Ranges, Store, ranges_of
+from rechannel.state.store import FileFacts, RangedStore, Ranges, Store, put_known, ranges_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,13 @@ class OverlayStore(RangedStore):
             return self.upper.read(key, start, length)
         return self.lower.read(key, start, length)
 
-    def ranges(self, key: str) -> Ranges | None:
+    def ranges(self, key: str, known: FileFacts | None = None) -> Ranges | None:
         """Return a file in parts, if the store that has it fetches parts. See `RangedStore`."""
-        return ranges_of(self.upper if self._is_above(key) else self.lower, key)
+        return ranges_of(self.upper if self._is_above(key) else self.lower, key, known)
+
+    def put_known(self, key: str, data: list[memoryview], known: FileFacts) -> None:
+        """Write to `upper`. See `RangedStore.put_known`."""
+        put_known(self.upper, key, data, known)
 
     def put(self, key: str, data: bytes | memoryview | list[memoryview]) -> None:
         """Write a key to the upper store. See `Store.put`."""

@@ -8,8 +8,8 @@ task that reads one uses `ranges`, and fetches the bytes that it touches and tha
 have. Everything else (journal, sink buffers, the order of events) goes to the backing store
 unchanged: `read` never uses the cache, so that what is verified is what is durable.
 
-While a process has a segment open, or if it wrote it lately, it does not look it up in the backing
-store again: segments never change, and the journal says whether one still counts.
+A segment whose digest is known is not looked up in the backing store: it never changes, and the
+journal says whether it still counts. Only journals that record no digests make its reader ask.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from rechannel.state.cache.host_cache import HostCache, cache_of
 from rechannel.state.cache.open_files import Lru
 from rechannel.state.cache.partial_file import CacheFile
-from rechannel.state.keys import SEGMENTS
 from rechannel.state.store import Backing, FileFacts, RangedStore
 
 _FILES_KEPT = 1024
@@ -43,28 +42,25 @@ class SharedStore(RangedStore):
         """Return bytes of the backing store. See `Store.read`."""
         return self.backing.read(key, start, length)
 
-    def ranges(self, key: str) -> CacheFile:
-        """Return a segment of which only some bytes are on this host. Raises MissingFileError."""
+    def ranges(self, key: str, known: FileFacts | None = None) -> CacheFile:
+        """Return a segment of which only some bytes are on this host. See `RangedStore.ranges`."""
         cache = self._cache()
         at = (self, cache, key)
         file = _files.get(at)
         if file is None or file.gone():
-            file = cache.open(self.backing, key, _written.get((self, key)))
+            file = cache.open(self.backing, key, known)
             _files.put(at, file, lambda _, held: held.gone())
         file.used()
         return file
 
     def put(self, key: str, data: bytes | memoryview | list[memoryview]) -> None:
-        """Write a key to the backing store, and a segment also to this host's cache."""
-        if not key.startswith(SEGMENTS):
-            self.backing.put(key, data)
-            return
-        facts = self.backing.write(key, data)
-        if facts is None:
-            return
-        _written.put((self, key), facts, _never)
-        parts = data if isinstance(data, list) else [memoryview(data)]
-        self._cache().keep(facts, parts)
+        """Write a key to the backing store. See `Store.put`."""
+        self.backing.put(key, data)
+
+    def put_known(self, key: str, data: list[memoryview], known: FileFacts) -> None:
+        """Write a segment to the backing store, and then to this host's cache. See `RangedStore.put_known`."""
+        self.backing.put(key, data)
+        self._cache().keep(known, data)
 
     def create(self, key: str, data: bytes) -> bool:
         """Write a key only if it is absent. See `Store.create`."""
@@ -73,7 +69,6 @@ class SharedStore(RangedStore):
     def delete(self, key: str) -> None:
         """Remove a key from the backing store. Caches evict it when they need room."""
         self.backing.delete(key)
-        _written.discard((self, key))
 
     def list(self, prefix: str) -> Iterator[str]:
         """Yield keys that start with the prefix, in ascending order."""
@@ -92,11 +87,4 @@ class SharedStore(RangedStore):
         return cache_of(self.cache, self.cache_bytes)
 
 
-def _never(*_: object) -> bool:
-    """Return False: what was written stays known."""
-    return False
-
-
 _files: Lru[tuple[SharedStore, HostCache, str], CacheFile] = Lru(_FILES_KEPT)
-_written: Lru[tuple[SharedStore, str], FileFacts] = Lru(_FILES_KEPT)
-"""Of segments that this process wrote: a task that reads the run before asks nothing of the store."""

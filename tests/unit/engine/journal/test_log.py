@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Executor, Future
 
 import pytest
 
@@ -19,6 +20,7 @@ from rechannel.engine.journal.log import (
     CONTROL_BYTES_PER_COMMIT,
     CONTROLS_PER_COMMIT,
     Journal,
+    kept_entries,
     read_only,
 )
 from rechannel.errors import DamagedStateError, FencedError, NewerFormatError, StorageError
@@ -144,11 +146,12 @@ def test_snapshots_are_taken_and_what_lies_behind_them_goes(store):
     assert names(store, "journal/") == list(range(1, 10))
     commit(journal, 3)
     assert names(store, "snapshots/") == [7, 13]
-    assert names(store, "journal/") == list(range(8, 16))
+    assert names(store, "journal/") == [1, *range(8, 16)]  # the opening stays
     commit(journal, 3)
     assert names(store, "snapshots/") == [13, 19]
-    assert names(store, "journal/") == list(range(14, 22))
+    assert names(store, "journal/") == [1, *range(14, 22)]
     assert read_only(store) == journal.state
+    assert [entry.number for entry in kept_entries(store)] == [*range(14, 22)]
 
 
 def test_a_restart_goes_on_counting_commits(store):
@@ -181,12 +184,152 @@ def test_a_driver_that_slept_through_snapshots_cannot_write(store):
     old = start(store, pid=1)
     new = start(store, pid=2, snapshot_every=1)
     commit(new, 5)
-    number = old.state.next_number
-    assert number not in names(store, "journal/")
+    assert names(store, "journal/")[:3] == [1, old.state.next_number, 9]
     with pytest.raises(FencedError, match="process id 2 took over in epoch 2"):
         old.append(Note(kind="a", body=1))
-    assert number not in names(store, "journal/")
     assert read_only(store) == new.state
+
+
+def test_every_driver_that_slept_through_all_others_is_fenced_by_its_successor(store):
+    drivers = []
+    for pid in range(1, 5):
+        drivers.append(start(store, pid=pid, snapshot_every=1))
+        commit(drivers[-1], 4)
+    entries = names(store, "journal/")
+    assert entries[:4] == [1, 10, 19, 28]  # openings, and nothing else, up to the older snapshot
+    assert entries[4] > 29
+    for old in drivers[:-1]:
+        assert entry_key(old.state.next_number) in store.list("journal/")
+        with pytest.raises(FencedError, match="process id 4 took over in epoch 4"):
+            old.append(Note(kind="a", body=1))
+    assert names(store, "journal/") == entries
+    assert read_only(store) == drivers[-1].state
+    assert drivers[-1].state.opened_at == (1, 10, 19, 28)
+
+
+def test_an_opening_at_a_number_that_was_deleted_is_taken_back(store):
+    commit(start(store, pid=1, snapshot_every=1), 1)
+    late, _ = Journal.open(store, keep_versions=3, snapshot_every=1)
+    driver = start(store, pid=2, snapshot_every=1)
+    driver.append(Note(kind="a", body=1))
+    commit(driver, 6)
+    overslept = late.state.next_number + 1
+    late._state = driver.state.__class__(
+        number=overslept - 1, epoch=late.state.epoch
+    )  # read by an early reader
+    assert overslept not in names(store, "journal/")
+    state = late.append(opened(3))
+    assert (state.epoch, state.last_committed) == (3, 7)
+    assert overslept not in names(store, "journal/")
+    assert read_only(store) == state
+
+
+# Written while the driver goes on --------------------------------------------------------------------
+
+
+class Held(Executor):
+    """Makes calls when a test says so."""
+
+    def __init__(self):
+        self.calls = []
+
+    def submit(self, fn, /, *args):
+        future = Future()
+        self.calls.append((future, lambda: fn(*args)))
+        return future
+
+    def make(self):
+        future, call = self.calls.pop(0)
+        try:
+            future.set_result(call())
+        except StorageError as error:
+            future.set_exception(error)
+
+
+def intent(timestep):
+    return Intent(
+        timestep=timestep,
+        sources={},
+        configuration_version=1,
+        stream_ms=0,
+        configuration=None if timestep > 1 else Configuration(),
+    )
+
+
+def held(store):
+    writer = Held()
+    journal, _ = Journal.open(store, keep_versions=3, snapshot_every=1000, writer=writer)
+    journal.append(opened())
+    return journal, writer
+
+
+def test_an_entry_that_is_appended_soon_counts_for_its_driver_at_once(store):
+    journal, writer = held(store)
+    state = journal.append_soon(intent(1))
+    assert journal.state is state
+    assert (state.number, state.last_intended) == (2, 1)
+    assert read_only(store).last_intended is None
+    writer.make()
+    journal.settle()
+    assert read_only(store) == state == journal.latest()
+
+
+@pytest.mark.parametrize("how", ["append", "append_soon", "settle", "latest"])
+def test_what_comes_next_waits_for_it(store, how):
+    journal, writer = held(store)
+    journal.append_soon(intent(1))
+    entry = Committed(timestep=1) if how == "append" else intent(2)
+    call = getattr(journal, how)
+    arguments = (entry,) if how.startswith("append") else ()
+    thread = threading.Thread(target=call, args=arguments)
+    thread.start()
+    thread.join(0.1)
+    assert thread.is_alive()
+    assert names(store, "journal/") == [1]
+    writer.make()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert read_only(store).last_intended == 1
+
+
+def test_one_that_finds_its_number_taken_stops_everybody(store):
+    journal, writer = held(store)
+    before = journal.state
+    journal.append_soon(intent(1))
+    new = start(store, pid=2)
+    writer.make()
+    for _ in range(2):
+        with pytest.raises(FencedError, match="process id 2 took over in epoch 2"):
+            journal.append(Committed(timestep=1))
+        assert journal.state == before
+    with pytest.raises(FencedError, match="process id 2"):
+        journal.settle()
+    assert isinstance(journal.fenced(), FencedError)
+    assert read_only(store) == new.state
+
+
+def test_one_that_the_store_refused_leaves_the_rest_to_another_opening():
+    store = MemoryStore()
+    journal, writer = held(FaultyStore(store, [None, Fault(kind=FaultKind.FULL)]))
+    journal.append_soon(intent(1))
+    writer.make()
+    for _ in range(2):
+        with pytest.raises(StorageError, match="No space"):
+            journal.append(Note(kind="a", body=1))
+    assert journal.fenced() is None
+    assert names(store, "journal/") == [1]
+    assert journal.state == read_only(store)
+
+
+def test_without_a_writer_it_is_written_at_once(store):
+    journal = start(store)
+    journal.append_soon(intent(1))
+    assert read_only(store) == journal.state
+    with pytest.raises(ValueError, match="the next one is 2"):
+        journal.append_soon(intent(1))
+    start(store, pid=2)
+    with pytest.raises(FencedError, match="process id 2"):
+        journal.append_soon(intent(2))
 
 
 def test_the_snapshot_of_a_driver_that_was_replaced_does_no_harm(store):
@@ -296,7 +439,7 @@ def test_two_damaged_snapshots_are_damage(store):
     commit(start(store, snapshot_every=2), 7)
     for number in names(store, "snapshots/"):
         damage(store, snapshot_key(number))
-    with pytest.raises(DamagedStateError, match=f"{entry_key(1)} is missing"):
+    with pytest.raises(DamagedStateError, match=f"{entry_key(2)} is missing"):
         read_only(store)
 
 
@@ -319,11 +462,11 @@ def test_formats_of_later_versions_are_refused(store):
     commit(start(store, snapshot_every=2), 3)
     store.put(entry_key(99), b"")
     store.delete(entry_key(99))
-    store.put(snapshot_key(6), seal({"format": 4}))
+    store.put(snapshot_key(6), seal({"format": 5}))
     with pytest.raises(NewerFormatError, match="snapshot snapshots/"):
         read_only(store)
     store.delete(snapshot_key(6))
-    store.put(entry_key(read_only(store).next_number), seal({"format": 4}))
+    store.put(entry_key(read_only(store).next_number), seal({"format": 5}))
     with pytest.raises(NewerFormatError, match="journal entry"):
         read_only(store)
 

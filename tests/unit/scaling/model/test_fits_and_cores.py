@@ -114,28 +114,31 @@ def test_where_no_number_of_cores_does_the_answer_comes_near_and_one_core_less_d
     one = arrays([given_turns], hurried)
     cores, keeps = least_cores_each(one, hurried, most=most)
     assert not keeps[0]
-    nearest = one.used(hurried, np.array([[float(most)]]))[0]
-    assert one.used(hurried, np.array([[float(cores[0])]]))[0] <= 1.05 * nearest
+
+    def used(number):
+        return one.at_best(hurried, np.array([[float(number)]])).used[0]
+
+    nearest = used(most)
+    assert used(cores[0]) <= 1.05 * nearest
     if cores[0] > 1:
-        assert one.used(hurried, np.array([[cores[0] - 1.0]]))[0] > 1.05 * nearest
+        assert used(cores[0] - 1) > 1.05 * nearest
 
 
 @given(st.lists(turns, min_size=1, max_size=4), paces, st.integers(1, 100))
 def test_tasks_turns_and_bounds_are_those_of_one_by_one(given_turns, pace, cores):
     together = arrays([given_turns], pace)
     at = np.full((1, 1), float(cores))
-    tasks = together.tasks(pace, at)
+    best = together.at_best(pace, at)
     named = dict(enumerate(given_turns))
     alone = fit(named, pace, cores)
-    assert together.took(pace, tasks, at).sum() == pytest.approx(sum(alone.turns_ms.values()))
-    assert together.used(pace, at)[0] == pytest.approx(alone.used, rel=1e-6)
-    assert max(tasks[0]) <= cores
+    assert best.turns_ms.sum() == pytest.approx(sum(alone.turns_ms.values()))
+    assert best.used[0] == pytest.approx(alone.used, rel=1e-6)
+    assert max(best.tasks[0]) <= cores
     some = {name: best_tasks(turn, pace, cores) + 3 for name, turn in named.items()}
     present = np.array([[float(number) for number in some.values()]])
-    shares = together.shares(pace, present, at)
-    assert max(float(share[0]) for share in shares) == pytest.approx(
-        fit_of(named, pace, cores, some).used
-    )
+    took = together.took(pace, present, at)
+    together_used = together.taken(pace, present, at, took).used[0]
+    assert together_used == pytest.approx(fit_of(named, pace, cores, some).used)
 
 
 def test_if_no_number_of_cores_does_the_least_that_comes_near():

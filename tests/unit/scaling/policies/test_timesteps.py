@@ -18,7 +18,7 @@ from rechannel.scaling.policies.samples import (
     added,
     for_operators,
     none_of,
-    points,
+    points_of,
 )
 from rechannel.scaling.policies.skew import heaviest, skew
 from rechannel.scaling.policies.timesteps import TimestepDs2
@@ -361,14 +361,14 @@ class TestSamples:
         rows = random.integers(0, 1000, 1000).astype(float)
         ms = 5 + 0.1 * rows
         ms[::10] *= 20
-        x, y, there = points([Tasks(rows=rows, ms=ms), None])
-        assert there.tolist() == [[True] * GROUPS, [False] * GROUPS]
+        (x, y), counts = points_of([Tasks(rows=rows, ms=ms), None])
+        assert counts.tolist() == [GROUPS, 0]
         assert y[0] == pytest.approx(5 + 0.1 * x[0], rel=0.15)
         assert x[0, -1] - x[0, 0] > 600
 
     def test_few_tasks_are_points_themselves(self):
-        x, y, there = points([Tasks(rows=np.array([3.0, 1]), ms=np.array([4.0, 2]))])
-        assert (x[0, :2].tolist(), y[0, :2].tolist(), there.sum()) == ([3, 1], [4, 2], 2)
+        (x, y), counts = points_of([Tasks(rows=np.array([3.0, 1]), ms=np.array([4.0, 2]))])
+        assert (x[0, :2].tolist(), y[0, :2].tolist(), counts) == ([3, 1], [4, 2], [2])
 
     def test_the_last_windows_are_kept_and_those_with_fewest_and_most_rows(self):
         samples = none_of(("a",))

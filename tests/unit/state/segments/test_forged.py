@@ -30,13 +30,19 @@ KEY = "segments/op/00000000000000000001-00000-x.arrow"
 
 
 def written(store, balance=200):
-    """A segment of two rows; its digest."""
+    """A segment of two rows, and what a journal has of it."""
     columns = pa.record_batch({"k": [1, 2], "balance": pa.array([100, balance], pa.int64())})
-    return write_segment(store, KEY, np.array([5, 9], np.uint64), columns, META).digest
+    return write_segment(store, KEY, np.array([5, 9], np.uint64), columns, META)
 
 
-def balances(store, digest):
-    return open_segment(store, KEY, digest).column(1).to_pylist()
+def balances(store, made):
+    return open_segment(store, KEY, made.digest, made.size).column(1).to_pylist()
+
+
+def cached(store):
+    """The one file of the cache."""
+    (path,) = (store.backing.root.parent / "cache").glob("*.part")
+    return path
 
 
 def restart():
@@ -62,47 +68,51 @@ def forged():
 
 def forge(store):
     """Put it where the cache has the right one."""
-    (path,) = (store.backing.root.parent / "cache").glob("*.part")
-    content, new = path.read_bytes(), forged()
+    content, new = cached(store).read_bytes(), forged()
     assert len(new) == store.size(KEY)
-    path.write_bytes(new + content[len(new) :])
+    cached(store).write_bytes(new + content[len(new) :])
 
 
 def test_the_digest_is_that_of_the_content():
     one, other = MemoryStore(), MemoryStore()
     assert written(one) == written(other) != written(MemoryStore(), 201)
-    assert open_segment(one, KEY).digest == written(one)
-    assert len(written(one)) == 32
+    assert open_segment(one, KEY).digest == written(one).digest
+    assert len(written(one).digest) == 32
 
 
 def test_a_forged_segment_of_a_cache_is_fetched_anew(store):
-    digest = written(store)
-    assert balances(store, digest) == [100, 200]
+    made = written(store)
+    assert balances(store, made) == [100, 200]
     forge(store)
+    assert (
+        cached(store).read_bytes().startswith(forged())
+    )  # valid in itself: nothing else would tell
     restart()
-    assert balances(store, None) == [100, 999_999]  # valid in itself: nothing else would tell
-    restart()
-    forge(store)
-    assert balances(store, digest) == [100, 200]
+    assert balances(store, made) == [100, 200]
+    assert cached(store).read_bytes().startswith(bytes(store.backing.read(KEY)[:16]))
+    assert not cached(store).read_bytes().startswith(forged())
 
 
-def test_one_that_is_open_already_is_compared_as_well(store):
-    digest = written(store)
-    forge(store)
-    assert balances(store, None) == [100, 999_999]
-    assert balances(store, digest) == [100, 200]
+def test_one_that_is_open_already_is_compared_as_well(tmp_path):
+    restart()
+    local = LocalStore(tmp_path / "state", Durability.PROCESS)
+    made = written(local)
+    local.put(KEY, forged())
+    assert open_segment(local, KEY).column(1).to_pylist() == [100, 999_999]
+    with pytest.raises(DamagedStateError, match="not the one that was written"):
+        balances(local, made)
 
 
 def test_a_forged_segment_of_the_store_itself_is_damage(tmp_path):
     restart()
     local = LocalStore(tmp_path / "state", Durability.PROCESS)
-    digest = written(local)
+    made = written(local)
     local.put(KEY, forged())
     for one in (local, SharedStore(local, str(tmp_path / "cache"))):
         with pytest.raises(DamagedStateError, match=r"not the one that was written.*copy"):
-            open_segment(one, KEY, digest)
+            balances(one, made)
     with pytest.raises(DamagedStateError, match="not the one that was written"):
-        verify_segment(local, KEY, digest)
+        verify_segment(local, KEY, made.digest)
     assert verify_segment(local, KEY).column(1).to_pylist() == [100, 999_999]
 
 
@@ -115,13 +125,13 @@ def test_a_cache_is_made_for_this_user_alone(store, tmp_path):
 
 @pytest.mark.parametrize("mode", [0o777, 0o720, 0o1777])
 def test_a_cache_that_others_can_write_to_is_not_used(store, tmp_path, mode, caplog):
-    digest = written(store)
+    made = written(store)
     forge(store)
     (tmp_path / "cache").chmod(mode)
     there = set((tmp_path / "cache").iterdir())
     restart()
-    assert balances(store, digest) == [100, 200]
-    assert balances(replace(store, cache_bytes=1 << 30), None) == [100, 200]
+    assert balances(store, made) == [100, 200]
+    assert balances(replace(store, cache_bytes=1 << 30), made) == [100, 200]
     assert caplog.text.count("no cache is used on this host") == 1
     with pytest.raises(RefusedError, match="can be written by other users"):
         open_store(

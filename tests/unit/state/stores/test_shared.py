@@ -20,10 +20,12 @@ from rechannel.state.cache.partial_file import PIECE
 from rechannel.state.segments import segment as segments
 from rechannel.state.segments.segment import (
     SegmentMeta,
+    Written,
     open_segment,
     verify_segment,
     write_segment,
 )
+from rechannel.state.store import FileFacts
 from rechannel.state.stores import shared
 from rechannel.state.stores.local import Durability, LocalStore
 from rechannel.state.stores.shared import SharedStore
@@ -74,9 +76,10 @@ def store(backing, tmp_path):
     return SharedStore(backing, str(tmp_path / "cache"), 1 << 30)
 
 
-def read(store: SharedStore, where: Intervals) -> None:
-    """Read rows as a merge does and compare them with what was written."""
-    segment = open_segment(store, KEY)
+def read(store: SharedStore, where: Intervals, made: Written | None = None) -> None:
+    """Read rows as a merge does and compare them with what was written. made: what the journal has of it."""
+    known = (made.digest, made.size) if made else ()
+    segment = open_segment(store, KEY, *known)
     pieces = segment.slices(where)
     assert pieces == list(where.slices(HASHES))
     for piece in pieces:
@@ -90,6 +93,10 @@ def read(store: SharedStore, where: Intervals) -> None:
 
 def files(store: SharedStore) -> list[Path]:
     return sorted(Path(store.cache).glob("*.part"))
+
+
+def _refuse(*_: object) -> None:
+    raise StorageError("no answer")
 
 
 def allocated(store: SharedStore) -> int:
@@ -152,13 +159,29 @@ def test_any_intervals_are_found_without_reading_all_hashes(store, where):
 def test_what_a_host_wrote_it_does_not_fetch(backing, tmp_path):
     restart()
     store = SharedStore(backing, str(tmp_path / "cache"), 1 << 30)
-    write_segment(store, KEY, HASHES, COLUMNS, META)
+    made = write_segment(store, KEY, HASHES, COLUMNS, META)
     before = fetched()
-    segment = open_segment(store, KEY)
+    segment = open_segment(store, KEY, made.digest, made.size)
     assert not segment.partial
-    read(store, Intervals.everything())
+    read(store, Intervals.everything(), made)
     assert fetched() == before
-    assert bytes(store.backing.read(KEY)) == bytes(store.ranges(KEY).view)
+    known = FileFacts.written(KEY, made.size, made.digest)
+    assert bytes(store.backing.read(KEY)) == bytes(store.ranges(KEY, known).view)
+
+
+def test_who_knows_the_digest_asks_the_store_for_nothing(store, monkeypatch):
+    made = write_segment(store, KEY, HASHES, COLUMNS, META)
+    monkeypatch.setattr(LocalStore, "facts", _refuse)
+    restart()  # what another process of this host has open
+    read(store, bins(3), made)
+    shutil.rmtree(store.cache)  # and a process of another host
+    restart()
+    before = fetched()
+    read(store, bins(3), made)
+    assert 0 < fetched().since(before).bytes < made.size
+    restart()
+    with pytest.raises(StorageError, match="no answer"):
+        open_segment(store, KEY)
 
 
 def test_two_hosts_have_two_caches(store, tmp_path, monkeypatch):
@@ -237,15 +260,15 @@ def test_the_least_recently_used_go_first_and_the_bound_holds(backing, tmp_path)
     store = SharedStore(backing, str(tmp_path / "cache"), 3 * size)
     keys = [f"segments/counts/{number}-0.arrow" for number in range(8)]
     for stamp, key in enumerate(keys):
-        write_segment(store, key, HASHES, COLUMNS, META)
+        made = write_segment(store, key, HASHES, COLUMNS, META)
         newest = max(files(store), key=lambda path: path.stat().st_mtime_ns)
         os.utime(newest, ns=(stamp, stamp) if key != keys[0] else (10**18, 10**18))
     assert 0 < allocated(store) <= 3 * size
     restart()
     before = fetched()
-    assert not open_segment(store, keys[0]).partial  # used last
+    assert not open_segment(store, keys[0], made.digest, made.size).partial  # used last
     assert fetched() == before
-    assert open_segment(store, keys[1]).partial
+    assert open_segment(store, keys[1], made.digest, made.size).partial
 
 
 def test_a_segment_larger_than_the_bound_is_not_kept(backing, tmp_path):
@@ -373,17 +396,3 @@ def test_the_examples_of_the_page_hold():
     assert len(blocks) == 1
     for block in blocks:
         exec(compile(block, str(PAGE), "exec"), {})
-
-
-def test_a_copy_that_fails_is_no_failed_write(store, monkeypatch):
-    asked = []
-
-    def refuse(_, key):
-        asked.append(key)
-        raise StorageError("no answer")
-
-    monkeypatch.setattr(LocalStore, "facts", refuse)
-    write_segment(store, "segments/counts/8-0.arrow", HASHES, COLUMNS, META)
-    assert asked == ["segments/counts/8-0.arrow"]
-    assert store.size("segments/counts/8-0.arrow") > 0
-    assert files(store) == []

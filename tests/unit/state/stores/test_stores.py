@@ -186,12 +186,6 @@ class BackingContract(StoreContract):
         with pytest.raises(MissingFileError, match=r"c\.arrow"):
             store.facts("c.arrow")
 
-    def test_a_writer_knows_the_facts_of_what_it_wrote(self, store):
-        for data in (b"old", memoryview(b"longer"), [memoryview(b"in "), memoryview(b"parts")]):
-            facts = store.write("a.arrow", data)
-            assert facts == store.facts("a.arrow")
-            assert facts.size == len(store.read("a.arrow"))
-
 
 class TestLocalStoreFromAfar(BackingContract):
     @pytest.fixture

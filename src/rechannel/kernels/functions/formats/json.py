@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
@@ -14,6 +15,8 @@ from rechannel.kernels.functions.formats.format import Format, Parsed, by_halves
 
 FIRST = "{}"
 """Line before all others: Arrow's reader crashes where the first one is a null."""
+LAST_BREAK = ord("\r")
+"""Bytes up to this one are rare in JSON, and line breaks are among them."""
 _ROW = re.compile(r" in row \d+$")
 
 
@@ -62,12 +65,19 @@ def _lines(values: pa.Array) -> pa.Buffer:
     """Return one value per line, after `FIRST`. Raises ValueError for an empty one, which would not be a line."""
     texts = values.cast(pa.large_binary()).cast(pa.large_string())
     texts = pc.fill_null(texts, pa.scalar("{}", pa.large_string()))
-    # Line breaks stand between the parts of an object only: within a text, JSON has them as escapes.
-    texts = pc.replace_substring_regex(texts, r"[\r\n]", " ")
     if pc.any(pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(texts)), 0)).as_py():
         raise ValueError("an empty value is no object")
+    lines = _joined(texts)
+    if np.count_nonzero(np.frombuffer(lines, np.uint8) <= LAST_BREAK) == len(texts):
+        return lines
+    # Line breaks stand between the parts of an object only: within a text, JSON has them as escapes.
+    return _joined(pc.replace_substring_regex(texts, r"[\r\n]", " "))
+
+
+def _joined(texts: pa.Array) -> pa.Buffer:
+    """Return the lines of `FIRST` and of all texts."""
     texts = pa.concat_arrays([pa.array([FIRST], pa.large_string()), texts])
     lists = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts)
-    joined = pc.binary_join(lists, pa.scalar("\n", pa.large_string()))
-    buffer: pa.Buffer = joined[0].as_buffer()
+    text = pc.binary_join(lists, pa.scalar("\n", pa.large_string()))
+    buffer: pa.Buffer = text[0].as_buffer()
     return buffer
