@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.real.components.azure import Azure
+from tests.real.components.gcs import GCS
+from tests.real.components.hdfs import Hdfs
 from tests.real.components.kafka import Kafka
 from tests.real.components.postgres import Postgres
 from tests.real.components.s3 import S3
+from tests.real.components.server import StateServer
 from tests.real.soak.schedule import Plan
 from tests.spark.conftest import child  # noqa: F401 - a fixture
 
+KINDS: dict[str, Callable[[Path], StateServer]] = {"s3": S3, "gs": GCS, "az": Azure, "hdfs": Hdfs}
 HERE = Path(__file__).parent
 
 
@@ -91,20 +96,39 @@ def own_postgres() -> Iterator[Postgres]:
 
 
 @pytest.fixture(scope="session")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
-    """A server that all tests share; each has a folder of its own in the bucket."""
-    server = S3(tmp_path_factory.mktemp("s3"))
-    server.start()
-    yield server
-    server.kill()
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], StateServer]]:
+    """Servers that all tests share, by their kind; each test has a folder of its own."""
+    started: dict[str, StateServer] = {}
+
+    def of_kind(kind: str) -> StateServer:
+        if kind not in started:
+            started[kind] = KINDS[kind](tmp_path_factory.mktemp(kind))
+            started[kind].start()
+        return started[kind]
+
+    yield of_kind
+    for server in started.values():
+        server.close()
 
 
 @pytest.fixture
-def own_s3(tmp_path: Path) -> Iterator[S3]:
+def own_store(tmp_path: Path) -> Iterator[Callable[[str], StateServer]]:
     """A server of a test alone, which it may kill."""
-    folder = tmp_path / "s3"
-    folder.mkdir()
-    server = S3(folder)
-    server.start()
-    yield server
-    server.kill()
+    made: list[StateServer] = []
+
+    def of_kind(kind: str) -> StateServer:
+        folder = tmp_path / kind
+        folder.mkdir()
+        made.append(KINDS[kind](folder))
+        made[-1].start()
+        return made[-1]
+
+    yield of_kind
+    for server in made:
+        server.close()
+
+
+@pytest.fixture
+def s3(stores: Callable[[str], StateServer]) -> StateServer:
+    """A server of S3 that all tests share."""
+    return stores("s3")

@@ -1,4 +1,8 @@
-"""State in a bucket of a real server: its promises, faults on the way to it, kills, and two drivers."""
+"""State in stores on other hosts: their promises, faults on the way to them, kills, and two drivers.
+
+S3 is versitygw, a server for production; Google Cloud Storage and Azure are emulators, of which the first is helped
+(`components/gcs.py`); HDFS is HDFS.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +19,12 @@ import rechannel as rc
 from rechannel.engine.journal.log import read_only
 from rechannel.errors import FencedError, RefusedError, StateInUseError
 from rechannel.job import InProcess
-from rechannel.state.stores.objects import ObjectStore
+from rechannel.state.stores.local import Durability
+from rechannel.state.stores.locations import open_backing
 from rechannel.state.stores.probe import check_promises
 from tests.real.components.proxy import Faults, Proxy
 from tests.real.components.s3 import S3
+from tests.real.components.server import ObjectServer
 from tests.real.kills import kill_drivers
 from tests.spark.programs import (
     PATIENCE,
@@ -33,28 +39,47 @@ from tests.spark.programs import (
 )
 from tests.unit.state.stores.test_stores import BackingContract
 
+OTHERS = ("gs", "az")
+KINDS = ("s3", *OTHERS, "hdfs")
+WITH_SLOW = ["s3", *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS[1:])]
+
+
+def at(url: str) -> Any:
+    """The store at a URL."""
+    return open_backing(url, Durability.POWER)
+
+
+def own_folder(place: Path) -> str:
+    """The name of a folder that no other test has."""
+    return f"{place.name}-{random.randrange(1 << 40):x}"
+
 
 @pytest.fixture
-def bucket(s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def bucket(kind: str, stores: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The address of a folder that no other test has."""
-    for name, value in s3.environment().items():
+    server = stores(kind)
+    for name, value in server.environment().items():
         monkeypatch.setenv(name, value)
-    return f"s3://state/{tmp_path.name}-{random.randrange(1 << 40):x}"
+    return str(server.url(own_folder(tmp_path)))
 
 
-class TestStoreInABucket(BackingContract):
+@pytest.mark.parametrize("kind", KINDS)
+class TestStoreOnAnotherHost(BackingContract):
     @pytest.fixture
     def store(self, bucket):
-        return ObjectStore(bucket)
+        return at(bucket)
 
 
-def test_the_bucket_keeps_its_promises(bucket):
-    store = ObjectStore(bucket)
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_keeps_its_promises(bucket):
+    store = at(bucket)
     check_promises(store, bucket, rounds=60)
     assert [*store.list("")] == []
 
 
-def proxied(server: S3, monkeypatch: pytest.MonkeyPatch, faults: Faults) -> Iterator[Proxy]:
+def proxied(
+    server: ObjectServer, monkeypatch: pytest.MonkeyPatch, faults: Faults
+) -> Iterator[Proxy]:
     proxy = Proxy(server.port, faults)
     port = proxy.start()
     for name, value in server.environment(port).items():
@@ -64,15 +89,26 @@ def proxied(server: S3, monkeypatch: pytest.MonkeyPatch, faults: Faults) -> Iter
 
 
 @pytest.fixture
-def troubled(s3: S3, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+def server(kind: str, stores: Any) -> ObjectServer:
+    """A server that speaks HTTP."""
+    found = stores(kind)
+    assert isinstance(found, ObjectServer)
+    return found
+
+
+@pytest.fixture
+def troubled(server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     """A proxy in front of the server, to which the environment leads; it makes no trouble yet."""
-    yield from proxied(s3, monkeypatch, Faults())
+    yield from proxied(server, monkeypatch, Faults())
 
 
-def test_a_server_that_does_not_know_conditional_requests_is_refused(troubled, tmp_path):
+@pytest.mark.parametrize("kind", ["s3", *OTHERS])
+def test_a_server_that_does_not_know_conditional_requests_is_refused(troubled, server, tmp_path):
     troubled.faults.blind = True
-    job = rc.Job("j", ledger(tmp_path / "out"), state=f"s3://state/{tmp_path.name}-refused")
-    with pytest.raises(RefusedError, match=r"state cannot be kept at s3://.*it let 8 of 8 writers"):
+    job = rc.Job("j", ledger(tmp_path / "out"), state=server.url(own_folder(tmp_path)))
+    with pytest.raises(
+        RefusedError, match=rf"state cannot be kept at {server.scheme}://.*it let 8 of 8 writers"
+    ):
         job.start(in_process=InProcess())
     assert troubled.did["blind"] == 7
 
@@ -83,10 +119,10 @@ def test_a_server_that_looks_and_then_writes_is_refused(tmp_path, monkeypatch):
     server.start()
     for name, value in server.environment().items():
         monkeypatch.setenv(name, value)
-    url = f"s3://state/{tmp_path.name}-s3s"
+    url = server.url("refused")
     try:
         with pytest.raises(RefusedError, match=r"it let \d of 8 writers create"):
-            check_promises(ObjectStore(url), url)
+            check_promises(at(url), url)
     finally:
         server.kill()
 
@@ -115,16 +151,18 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("kind", FAULTS)
-def test_faults_on_the_way_change_nothing(troubled, tmp_path, kind):
-    expected = in_process(tmp_path / "calm", f"s3://state/{tmp_path.name}-calm")
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("kind", WITH_SLOW[: len(OTHERS) + 1])
+def test_faults_on_the_way_change_nothing(troubled, server, tmp_path, fault):
+    folder = own_folder(tmp_path)
+    expected = in_process(tmp_path / "calm", server.url(f"{folder}/calm"))
     assert not set(troubled.did) & set(vars(FAULTS["all"]))
     requests = troubled.did.total()
     assert requests > 100
-    troubled.faults = FAULTS[kind]
-    found = in_process(tmp_path / "troubled", f"s3://state/{tmp_path.name}-troubled")
+    troubled.faults = FAULTS[fault]
+    found = in_process(tmp_path / "troubled", server.url(f"{folder}/troubled"))
     assert found == expected
-    wanted = [name for name, share in vars(FAULTS[kind]).items() if name != "latency_s" and share]
+    wanted = [name for name, share in vars(FAULTS[fault]).items() if name != "latency_s" and share]
     assert wanted
     assert all(troubled.did[name] > 2 for name in wanted), troubled.did
 
@@ -133,7 +171,7 @@ def test_faults_on_the_way_change_nothing(troubled, tmp_path, kind):
 
 
 def journal_in(url: str) -> Any:
-    return read_only(ObjectStore(url))
+    return read_only(at(url))
 
 
 def drive(place: str, url: str, rows: int) -> int:
@@ -145,24 +183,38 @@ def drive(place: str, url: str, rows: int) -> int:
 
 
 @pytest.mark.parametrize("kills", [4, pytest.param(50, marks=pytest.mark.slow)])
-def test_drivers_and_servers_are_killed(own_s3, child, tmp_path, monkeypatch, kills):
-    for name, value in own_s3.environment().items():
-        monkeypatch.setenv(name, value)
-    timesteps, place = 3 * kills + 4, tmp_path / "b"
-    rows, url = timesteps * PER_TIMESTEP, f"s3://state/{tmp_path.name}"
+def test_drivers_and_servers_are_killed(own_store, child, tmp_path, monkeypatch, kills):
+    killed(own_store("s3"), child, tmp_path, monkeypatch, kills)
 
-    def kill_server(number: int, choose: random.Random) -> None:
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_drivers_and_servers_of_other_kinds_are_killed(
+    own_store, child, tmp_path, monkeypatch, kind
+):
+    killed(own_store(kind), child, tmp_path, monkeypatch, 8)
+
+
+def killed(server: Any, child: Any, place: Path, monkeypatch: Any, kills: int) -> None:
+    """Kill drivers, and take the server away before each fourth kill; the result is as if nothing had been."""
+    for name, value in server.environment().items():
+        monkeypatch.setenv(name, value)
+    timesteps, url, vanished = 3 * kills + 4, server.url(place.name), []
+
+    def vanish(number: int, choose: random.Random) -> None:
         if number % 4 == 3:
-            own_s3.kill()
+            vanished.append(number)
+            server.vanish()
             time.sleep(choose.uniform(0, 1.0))
-            own_s3.start()
+            server.start()
             time.sleep(choose.uniform(0, 0.3))
 
-    given = {"place": str(place), "url": url, "rows": rows}
-    store = ObjectStore(url)
-    ended = kill_drivers(child, drive, given, store, kills=kills, between=kill_server)
+    rows = timesteps * PER_TIMESTEP
+    given = {"place": str(place / "b"), "url": url, "rows": rows}
+    ended = kill_drivers(child, drive, given, at(url), kills=kills, between=vanish)
+    assert len(vanished) == kills // 4
     assert ended == timesteps
-    expected = child(twice, place=str(tmp_path), url=url, rows=rows).result(PATIENCE)
+    expected = child(twice, place=str(place), url=url, rows=rows).result(PATIENCE)
     assert expected == "the same"
 
 
@@ -215,6 +267,7 @@ def second_driver(place: str, url: str) -> str:
     return "the same" if same else "not the same"
 
 
+@pytest.mark.parametrize("kind", WITH_SLOW)
 def test_a_driver_that_was_replaced_commits_nothing(bucket, child, tmp_path):
     # The second driver is ready when the first one is stopped: the sign that this one is awake ages.
     second = child(second_driver, place=str(tmp_path), url=bucket)

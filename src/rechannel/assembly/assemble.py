@@ -60,8 +60,7 @@ from rechannel.reconfigure.edits import change_set
 from rechannel.settings import Settings
 from rechannel.sinks.claims import Ledger
 from rechannel.state.store import Store
-from rechannel.state.stores.local import directory_of
-from rechannel.state.stores.locations import check_bucket, check_keys
+from rechannel.state.stores.locations import check_remote, check_settings, sweep_temporaries
 from rechannel.telemetry.hub import STORE, Hub
 
 _LOG = logging.getLogger("rechannel")
@@ -109,8 +108,8 @@ class _Assembly:
 
     def parts(self) -> Parts:
         seams = self.seams
-        check_keys(seams.store)
-        check_bucket(seams.store)
+        check_settings(seams.store)
+        check_remote(seams.store)
         opener = seams.opener(self._owner, self._ledger)
         readers = opener.readers(self.dataflow, {})
         schemas = opener.schemas(self.dataflow, readers)
@@ -140,8 +139,7 @@ class _Assembly:
                 program = self._program(schemas, self.journal.state)
             for writer in writers.values():
                 writer.begin()
-            if (directory := directory_of(seams.store)) is not None:
-                directory.sweep_temporaries()
+            sweep_temporaries(seams.store)
             current = Ready(program=program, readers=readers, writers=writers)
             cluster = seams.cluster()
             runner, rows_of = seams.engine(current, cluster)

@@ -20,9 +20,13 @@ from rechannel.ingest.writing import LogWriter
 from rechannel.serve.address import check_token, is_loopback, listen
 from rechannel.serve.server import configuration, leave, require_extra, run_to_the_end, url_of
 from rechannel.sources.ingest.log import Identity, IngestLog, read_identity, write_identity
-from rechannel.state.store import Backing
-from rechannel.state.stores.local import Durability, LocalStore
-from rechannel.state.stores.locations import check_bucket, check_keys, open_backing
+from rechannel.state.stores.local import Durability
+from rechannel.state.stores.locations import (
+    check_remote,
+    check_settings,
+    open_backing,
+    sweep_temporaries,
+)
 
 if TYPE_CHECKING:
     import uvicorn
@@ -74,14 +78,14 @@ def open_log(path: str, schema: pa.Schema | None) -> IngestLog:
     StorageError.
     """
     store = open_backing(path, Durability.POWER)
-    check_keys(store)
+    check_settings(store)
     identity = read_identity(store)
     if identity is None:
         if schema is None:
             raise RefusedError(
                 f"there is no ingest log at {path} yet: give its columns, as in --schema 'user STRING, ms BIGINT'"
             )
-        check_bucket(store)
+        check_remote(store)
     if schema is not None:
         identity = write_identity(store, Identity(id=uuid.uuid4().hex, schema=schema))
     if identity is None:
@@ -169,7 +173,7 @@ def serve_log(
         Columns(schema)
     log = open_log(path, schema)
     columns = Columns(log.identity.schema, limits.ignore_unknown)
-    _sweep(log.store)
+    sweep_temporaries(log.store, time.time() - STALE_S)
     writer = LogWriter(log=log, now_ms=lambda: time.time_ns() // 1_000_000)
     writer.open()
     listener = listen(host, port)
@@ -189,9 +193,3 @@ def serve_log(
     guard = Guard(app, rules, most_bytes=limits.request_bytes, room=Room(limits.waiting_bytes))
     server = uvicorn.Server(configuration(guard, graceful_s=GRACEFUL_S))
     return IngestServer(log, committer, secret, left, server, listener)
-
-
-def _sweep(store: Backing) -> None:
-    """Remove what writers that were killed have left."""
-    if isinstance(store, LocalStore):
-        store.sweep_temporaries(time.time() - STALE_S)

@@ -1,16 +1,18 @@
 """The storage seam: the few operations that Rechannel needs of a place that keeps bytes.
 
 Keys are relative POSIX paths ("journal/00000042.json"). Implementations: `local.LocalStore` (a
-directory), `objects.ObjectStore` (a bucket), `shared.SharedStore` (either of them with a cache per
-host) and `memory.MemoryStore` (a dict, for tests and simulation). All of them pass one contract
-test.
+directory), `objects.ObjectStore` (a bucket), `hdfs.HdfsStore` (HDFS), `shared.SharedStore` (any of
+them with a cache per host) and `memory.MemoryStore` (a dict, for tests and simulation). All of them
+pass one contract test.
 
 Remote readers need parts of files: a store that a cache may stand in front of is also a `Backing`,
-and one that fetches bytes only when they are needed is a `RangedStore`.
+one on other hosts a `RemoteStore`, and one that fetches bytes only when they are needed a
+`RangedStore`. A store that writes under temporary names first is a `Sweepable`.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -90,6 +92,33 @@ class Backing(Store, Protocol):
         """Return copies of byte ranges [start, stop), in order; ranges past the end are shorter.
 
         One request, if the store can. Raises MissingFileError, StorageError.
+        """
+
+
+@runtime_checkable
+class RemoteStore(Backing, Protocol):
+    """A store on other hosts, at a URL: it is read through a cache, and tried out before it is used."""
+
+    @property
+    def url(self) -> str:
+        """Where it is, as errors name it."""
+
+    def lacks(self) -> str | None:
+        """Return a sentence with the settings that are missing here; None if requests can be made.
+
+        It waits a few seconds at most.
+        """
+
+
+@runtime_checkable
+class Sweepable(Protocol):
+    """A store whose crashed writers leave files behind."""
+
+    def sweep_temporaries(self, before_s: float = math.inf) -> int:
+        """Remove the files of crashed writers. Returns their number.
+
+        before_s: Unix time; only files from before it. A write that is running elsewhere then fails,
+        so a driver calls this after it has taken over and before it starts work.
         """
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 SLOW_DOWN = (
     b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Slow down.</Message></Error>"
 )
+DOES_NOT_HOLD = {b"412", b"409"}
+"""Status of an answer to a conditional request; 409 from Azure."""
 WRITTEN = b'HTTP/1.1 200 OK\r\nETag: "0"\r\nContent-Length: 0\r\n\r\n'
 
 
@@ -30,7 +32,7 @@ class Faults:
     cut: float = 0.0
     """Reads of which half of the body arrives."""
     blind: bool = False
-    """Whether a condition that does not hold (412) is answered as if it held, as by a server that knows none."""
+    """Whether a condition that does not hold is answered as if it held, as by a server that knows none."""
 
 
 @dataclass
@@ -55,6 +57,14 @@ class Proxy:
         if not started.wait(10):
             raise RuntimeError("the proxy did not start")
         return int(self._server.sockets[0].getsockname()[1])
+
+    def rewritten(self, head: bytes, body: bytes) -> tuple[bytes, bytes]:
+        """Return a request as it is forwarded."""
+        return head, body
+
+    def answered(self, method: str, begins: bytes, answer: bytes) -> tuple[bytes, bytes]:
+        """Return head and body of an answer as they are passed on. method: of the request as it came."""
+        return begins, answer
 
     def stop(self) -> None:
         """Stop it, and close all connections."""
@@ -114,12 +124,13 @@ class Proxy:
             writer.write(begin.encode() + (b"" if method == "HEAD" else SLOW_DOWN))
             await writer.drain()
             return True
-        server.write(head + body)
+        server.writelines(self.rewritten(head, body))
         await server.drain()
         begins = await answers.readuntil(b"\r\n\r\n")
         none = method == "HEAD" or begins.split(b" ", 2)[1] in {b"204", b"304"}
         answer = b"" if none else await _body(answers, begins)
-        if faults.blind and begins.split(b" ", 2)[1] == b"412":
+        begins, answer = self.answered(method, begins, answer)
+        if faults.blind and begins.split(b" ", 2)[1] in DOES_NOT_HOLD:
             self.did["blind"] += 1
             begins, answer = WRITTEN, b""
         if self._happens("unanswered", faults.unanswered):

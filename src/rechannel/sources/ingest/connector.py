@@ -46,8 +46,8 @@ class IngestConnector(Connector):
         """Open it. Raises SourceError if there is no log."""
         from rechannel.sources.ingest.reader import IngestReader
         from rechannel.state.stores.local import Durability
-        from rechannel.state.stores.locations import check_keys, open_backing
+        from rechannel.state.stores.locations import check_settings, open_backing
 
         store = open_backing(self.path, Durability.POWER)
-        check_keys(store)
+        check_settings(store)
         return IngestReader(self, store, name=context.name)

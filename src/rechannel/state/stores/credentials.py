@@ -42,6 +42,7 @@ _KEYS: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("AZURE_FEDERATED_TOKEN_FILE",),
         ("AZURE_STORAGE_TOKEN",),
         ("AZURE_SKIP_SIGNATURE",),
+        ("AZURE_STORAGE_USE_EMULATOR",),
     ),
 }
 """Environment variables that form a complete set of credentials, by kind of store."""

@@ -170,11 +170,7 @@ class LocalStore:
             raise self._refusal("write", path, error) from error
 
     def sweep_temporaries(self, before_s: float = math.inf) -> int:
-        """Remove the files of crashed writers. Returns their number.
-
-        before_s: Unix time; only files from before it. A write that is running elsewhere then fails,
-        so a driver calls this after it has taken over and before it starts work.
-        """
+        """Remove the files of crashed writers. See `Sweepable.sweep_temporaries`."""
         swept = 0
         for folder, _, names in os.walk(self.root):
             for name in names:

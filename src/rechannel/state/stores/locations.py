@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from rechannel.errors import RefusedError, SetUpError
 from rechannel.state.cache.host_cache import check_cache
-from rechannel.state.store import Backing, Store
-from rechannel.state.stores.credentials import machine_hands_out, missing
+from rechannel.state.store import Backing, RemoteStore, Store, Sweepable
+from rechannel.state.stores import hdfs, objects
 from rechannel.state.stores.local import Durability, LocalStore
-from rechannel.state.stores.objects import ObjectStore
 from rechannel.state.stores.probe import check_promises
 from rechannel.state.stores.shared import SharedStore
 
-_SCHEMES = ("s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "memory")
+_KINDS: dict[str, Callable[[str, Durability], RemoteStore]] = {
+    **dict.fromkeys(objects.SCHEMES, objects.opened),
+    **dict.fromkeys(hdfs.SCHEMES, hdfs.opened),
+}
+"""What opens a URL, by its scheme. Another kind of store is another line."""
 
 
 def open_store(
@@ -24,13 +29,13 @@ def open_store(
 ) -> Store:
     """Return the store at a path or URL, with a cache per host if there should be one.
 
-    cache: directory on every host, or None. A directory needs no cache; a bucket is always read
-    through one, by default below the temporary directory, per user. Raises RefusedError for a URL
+    cache: directory on every host, or None. A directory needs no cache; a store on other hosts is
+    always read through one, by default below the temporary directory, per user. Raises RefusedError for a URL
     of an unknown kind and for a cache on this host that other users can change, SetUpError if the
     package for it is missing.
     """
     backing = open_backing(state, durability)
-    if isinstance(backing, ObjectStore) and cache is None:
+    if isinstance(backing, RemoteStore) and cache is None:
         cache = f"{tempfile.gettempdir()}/rechannel-cache-{{uid}}"
     if cache is None:
         return backing
@@ -46,31 +51,40 @@ def open_backing(state: str | os.PathLike[str], durability: Durability) -> Backi
         # A directory, not an object store in a directory: its writes are synced.
         path = unquote(urlsplit(text).path) if "://" in text else text
         return LocalStore(Path(path), durability)
-    if scheme not in _SCHEMES:
+    if scheme not in _KINDS:
         msg = (
             f"state {text!r} cannot be opened: it must be a directory, file:// or one of"
-            f" {', '.join(f'{known}://' for known in _SCHEMES)}"
+            f" {', '.join(f'{known}://' for known in _KINDS)}"
         )
         raise RefusedError(msg)
-    return ObjectStore(text.rstrip("/") if scheme != "memory" else text)
+    return _KINDS[scheme](text, durability)
 
 
-def check_keys(store: Store) -> None:
-    """Raise SetUpError if a bucket's credentials cannot be found, before anything waits for them."""
+def check_settings(store: Store) -> None:
+    """Raise SetUpError if a remote store lacks credentials or addresses, before anything waits for them."""
+    remote = _remote(store)
+    if remote is not None and (said := remote.lacks()) is not None:
+        raise SetUpError(said)
+
+
+def check_remote(store: Store) -> None:
+    """Try out whether a remote store keeps the promises of a store. See `probe.check_promises`."""
+    remote = _remote(store)
+    if remote is not None:
+        check_promises(remote, remote.url)
+
+
+def sweep_temporaries(store: Store, before_s: float = math.inf) -> int:
+    """Remove what crashed writers left in a store. See `Sweepable.sweep_temporaries`.
+
+    Returns the number of files; 0 for a store whose writers leave nothing.
+    """
+    found: object = store
+    while (backing := getattr(found, "backing", None)) is not None:
+        found = backing
+    return found.sweep_temporaries(before_s) if isinstance(found, Sweepable) else 0
+
+
+def _remote(store: Store) -> RemoteStore | None:
     backing = store.backing if isinstance(store, SharedStore) else store
-    if isinstance(backing, ObjectStore) and not backing.options:
-        bucket = backing
-        said = missing(
-            bucket.url,
-            os.environ,
-            lambda: machine_hands_out(lambda: bucket.size("lease.json")),
-        )
-        if said is not None:
-            raise SetUpError(said)
-
-
-def check_bucket(store: Store) -> None:
-    """Try out whether a bucket keeps the promises of a store. See `probe.check_promises`."""
-    backing = store.backing if isinstance(store, SharedStore) else store
-    if isinstance(backing, ObjectStore):
-        check_promises(backing, backing.url)
+    return backing if isinstance(backing, RemoteStore) else None

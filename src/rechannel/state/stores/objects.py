@@ -14,6 +14,8 @@ Every read is a request of milliseconds: segments should be read through `shared
 from __future__ import annotations
 
 import builtins
+import os
+import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +26,8 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 from rechannel.errors import MissingFileError, SetUpError, StorageError
 from rechannel.state.keys import check_key
 from rechannel.state.store import FileFacts
+from rechannel.state.stores.credentials import machine_hands_out, missing
+from rechannel.state.stores.local import Durability
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as Bucket
@@ -41,9 +45,13 @@ without delay.
 ANSWERS = 8
 """How often a request is made at most whose answers break off."""
 
+SCHEMES = ("s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "memory")
+
 _BROKEN_OFF = "response body error"
-_CREATOR = "rechannel-creator"
+_CREATOR = "rechannelcreator"
+"""Letters alone: Azure refuses an attribute whose name is no identifier."""
 _WITHOUT_ATTRIBUTES = ("file://",)
+_REASON = re.compile(r"<Code>([^<]*)</Code>\s*<Message>([^<\n]*)")
 
 _buckets: dict[ObjectStore, Bucket] = {}
 
@@ -65,6 +73,21 @@ class ObjectStore:
     def __post_init__(self) -> None:
         """Check that `obstore` is installed. Raises SetUpError."""
         obstore()
+
+    def lacks(self) -> str | None:
+        """Return a sentence with the settings or credentials that cannot be found. See `RemoteStore.lacks`."""
+        try:
+            self._bucket()
+        except Exception as error:
+            return (
+                f"{self.url} cannot be opened: {_said(error)}. Set what is missing (for Azure,"
+                " AZURE_STORAGE_ACCOUNT_NAME) in the environment of the driver and of all workers"
+            )
+        if self.options:
+            return None
+        return missing(
+            self.url, os.environ, lambda: machine_hands_out(lambda: self.size("lease.json"))
+        )
 
     def read(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
         """Return a copy of bytes [start, start + length) of a key. See `Store.read`."""
@@ -176,9 +199,13 @@ class ObjectStore:
                 " state; the job cannot continue without it"
             )
             raise MissingFileError(msg) from error
-        said = str(error).partition("\n")[0]
-        msg = f"cannot {verb} {self.url}/{key}: {said}. Committed timesteps are safe"
+        msg = f"cannot {verb} {self.url}/{key}: {_said(error)}. Committed timesteps are safe"
         raise StorageError(msg) from error
+
+
+def opened(url: str, _: Durability) -> ObjectStore:
+    """Return the store at a URL. Object stores have one durability: a write that returns is durable."""
+    return ObjectStore(url if url.startswith("memory://") else url.rstrip("/"))
 
 
 def obstore() -> ModuleType:
@@ -216,6 +243,16 @@ def _get(bucket: Bucket, key: str) -> memoryview:
 
 def _joined(data: bytes | memoryview | list[memoryview]) -> bytes:
     return b"".join(data) if isinstance(data, list) else bytes(data)
+
+
+def _said(error: Exception) -> str:
+    """Return what an error says in one line, and the reason that the store gives in XML."""
+    whole = str(error)
+    line = whole.partition("\n")[0]
+    reason = _REASON.search(whole)
+    if reason is None:
+        return line
+    return f"{line.partition('<?xml')[0].rstrip(' :')}: {reason[1]}, {reason[2].strip().rstrip('.')}"
 
 
 def _is_missing(error: Exception) -> bool:

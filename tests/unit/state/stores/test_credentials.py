@@ -7,7 +7,7 @@ import pytest
 import rechannel as rc
 from rechannel.errors import MissingFileError, SetUpError, StorageError
 from rechannel.job import InProcess, Job
-from rechannel.state.stores import credentials, locations
+from rechannel.state.stores import credentials, objects
 from rechannel.state.stores.credentials import missing
 from rechannel.testing import script
 
@@ -90,9 +90,21 @@ def test_stores_without_keys_need_none(url):
 def test_a_job_is_refused_before_anything_waits(monkeypatch):
     pytest.importorskip("obstore")
     monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
-    monkeypatch.setattr(locations, "machine_hands_out", lambda request: False)
+    monkeypatch.setattr(objects, "machine_hands_out", lambda request: False)
     flow = rc.read().memory(script("x bigint"), name="in").write.memory("out")
     with pytest.raises(
         SetUpError, match="no credentials for s3://nowhere/jobs: set AWS_ACCESS_KEY"
     ):
         Job("j", flow, state="s3://nowhere/jobs").start(in_process=InProcess())
+
+
+def test_an_account_that_is_not_named_is_asked_for(monkeypatch):
+    pytest.importorskip("obstore")
+    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "a2V5")
+    said = objects.ObjectStore("az://box/jobs").lacks()
+    assert said is not None
+    assert "az://box/jobs cannot be opened: " in said
+    assert "Set what is missing (for Azure, AZURE_STORAGE_ACCOUNT_NAME)" in said
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "account")
+    assert objects.ObjectStore("az://box/jobs").lacks() is None

@@ -146,3 +146,30 @@ def test_the_client_gives_up_long_before_a_job_does(monkeypatch):
         objects._buckets.pop(store, None)
     assert given == [20.0]
     assert Patience().seconds > 2 * given[0]
+
+
+AZURE = """Generic MicrosoftAzure error: Error performing PUT http://x/state/a in 3ms - Server returned non-2xx status \
+code: 400 Bad Request: <?xml version="1.0" encoding="UTF-8" standalone="yes"?>
+<Error>
+  <Code>InvalidMetadata</Code>
+  <Message>The metadata specified is invalid.
+RequestId:f8de912a</Message>
+</Error>"""
+
+
+def test_the_reason_that_a_store_gives_is_said(store, monkeypatch):
+    def refuse(*_, **__):
+        raise obstore.exceptions.GenericError(AZURE)
+
+    monkeypatch.setattr(obstore, "put", refuse)
+    with pytest.raises(
+        StorageError,
+        match=r"400 Bad Request: InvalidMetadata, The metadata specified is invalid\. Committed",
+    ):
+        store.put("a.arrow", b"x")
+
+
+def test_the_attribute_of_a_creator_is_an_identifier():
+    """Azure refuses others, as C# would."""
+    assert objects._CREATOR.isidentifier()
+    assert objects._CREATOR.isascii()
