@@ -51,7 +51,7 @@ PHRASES = {
     r"sieves?": "'hash filter'",
     r"borders?(?![-:])": "'timestep boundary', 'boundary'",
     r"front halls?|rooms": "'packages'",
-    r"eras?": "'state schema version'",
+    r"eras?\b": "'state schema version'",
 }
 PATTERNS = [
     (re.compile(rf"\b(?:{phrase})\b" if phrase[-1].isalpha() else rf"\b(?:{phrase})", re.I), advice)

@@ -23,7 +23,7 @@ from tests.real.components.kubernetes import Api, Kubernetes, RefusedByApiError
 from tests.spark.children import environment
 from tests.spark.programs import PATIENCE, journal_of, session, tell, until
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 KEYS, RATE = 1_000, 2_000
 EXTRACT = ROOT / "tests" / "unit" / "deploy" / "sparkapplication.json"
@@ -107,21 +107,27 @@ def test_the_server_takes_the_resource_of_the_operator(kubernetes):
         kubernetes.admin.post(application, try_out=True)
 
 
-def structural(schema: Any) -> Any:
-    """The schema as a definition may have it: without comments; fields that are not named are unknown anyway."""
-    if isinstance(schema, dict):
-        without = {"$comment", "$schema"}
-        if schema.get("additionalProperties") is False:
-            without.add("additionalProperties")
-        return {key: structural(value) for key, value in schema.items() if key not in without}
-    return [*map(structural, schema)] if isinstance(schema, list) else schema
+def structural(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema as a definition may have it: what it does not describe is kept as it comes."""
+    without = {"$comment", "$schema"}
+    if isinstance(schema.get("additionalProperties"), bool):
+        without.add("additionalProperties")  # fields that have no name in it are unknown anyway
+    found = {key: value for key, value in schema.items() if key not in without}
+    if "type" not in found and "x-kubernetes-int-or-string" not in found:
+        found["x-kubernetes-preserve-unknown-fields"] = True
+    if "properties" in found:
+        found["properties"] = {k: structural(v) for k, v in found["properties"].items()}
+    for part in ("items", "additionalProperties"):
+        if part in found:
+            found[part] = structural(found[part])
+    return found
 
 
 def served(api: Api) -> bool:
     try:
         api.ask("GET", "/apis/sparkoperator.k8s.io/v1beta2/namespaces/default/sparkapplications")
     except RefusedByApiError as error:
-        if error.code != 404:
+        if error.code not in {404, 429}:  # not known, or not ready
             raise
         return False
     return True

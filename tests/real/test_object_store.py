@@ -63,14 +63,14 @@ def bucket(kind: str, stores: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     return str(server.url(own_folder(tmp_path)))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WITH_SLOW)
 class TestStoreOnAnotherHost(BackingContract):
     @pytest.fixture
     def store(self, bucket):
         return at(bucket)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WITH_SLOW)
 def test_it_keeps_its_promises(bucket):
     store = at(bucket)
     check_promises(store, bucket, rounds=60)
@@ -102,7 +102,7 @@ def troubled(server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     yield from proxied(server, monkeypatch, Faults())
 
 
-@pytest.mark.parametrize("kind", ["s3", *OTHERS])
+@pytest.mark.parametrize("kind", WITH_SLOW[: len(OTHERS) + 1])
 def test_a_server_that_does_not_know_conditional_requests_is_refused(troubled, server, tmp_path):
     troubled.faults.blind = True
     job = rc.Job("j", ledger(tmp_path / "out"), state=server.url(own_folder(tmp_path)))

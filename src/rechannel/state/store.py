@@ -112,7 +112,7 @@ class RemoteStore(Backing, Protocol):
 
 @runtime_checkable
 class Sweepable(Protocol):
-    """A store whose crashed writers leave files behind."""
+    """A store in which crashed writers leave temporary files."""
 
     def sweep_temporaries(self, before_s: float = math.inf) -> int:
         """Remove the files of crashed writers. Returns their number.

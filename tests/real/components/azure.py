@@ -15,9 +15,8 @@ from tests.real.components.server import ObjectServer
 
 AZURITE = "3.35.0"
 """The last that runs on Node 20."""
-ACCOUNT = "devstoreaccount1"
-KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoMGMw=="
-"""As everybody knows them: no account on Azure has them."""
+ACCOUNT = "tests"
+KEY = base64.b64encode(b"the key of an account that there is in tests alone").decode()
 VERSION = "2021-08-06"
 
 
@@ -53,6 +52,10 @@ class Azure(ObjectServer):
         at = ["--blobHost", "127.0.0.1", "--blobPort", str(self.port), "--location", str(data)]
         quiet = ["--silent", "--disableTelemetry", "--skipApiVersionCheck"]
         return [node()[0], str(azurite()), *at, *quiet]
+
+    def variables(self) -> dict[str, str]:
+        """Return its environment variables, beside those of this process."""
+        return {"AZURITE_ACCOUNTS": f"{ACCOUNT}:{KEY}"}
 
     def start(self) -> None:
         """Start it, and make the container."""

@@ -252,7 +252,9 @@ def _said(error: Exception) -> str:
     reason = _REASON.search(whole)
     if reason is None:
         return line
-    return f"{line.partition('<?xml')[0].rstrip(' :')}: {reason[1]}, {reason[2].strip().rstrip('.')}"
+    return (
+        f"{line.partition('<?xml')[0].rstrip(' :')}: {reason[1]}, {reason[2].strip().rstrip('.')}"
+    )
 
 
 def _is_missing(error: Exception) -> bool:

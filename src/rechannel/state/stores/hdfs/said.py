@@ -31,7 +31,7 @@ def refusal_of(error: Exception) -> Refusal:
         said = whole.partition("\n")[0]
         return Refusal(said, missing=isinstance(error, FileNotFoundError), denied=False)
     kind, message = found[1], found[2].partition(r"\n")[0]
-    # The name node answers so, whoever asks, for a path below a file.
+    # The name node says this of a path below a file, also to a user who may do everything.
     below_a_file = message.endswith(_NOT_A_DIRECTORY)
     return Refusal(
         f"{kind}: {message}",

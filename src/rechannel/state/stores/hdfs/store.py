@@ -9,8 +9,8 @@
 - With `Durability.POWER` the data nodes sync a block to their disks before the file is renamed. The
   name node syncs its log of renames by itself.
 - A version is the time at which the file was closed, in ms, and its size. Two writers of one key
-  who close within the same ms could give two contents one version. Segments, of which caches keep
-  parts, have one writer each.
+  who close within the same ms could give two contents one version. Caches keep parts of segments
+  alone, which have one writer each.
 
 Every call is at least one request: segments should be read through `shared.SharedStore`.
 """
@@ -118,16 +118,6 @@ class HdfsStore:
         except Exception as error:
             self._discard(temporary)
             self._refuse("write", key, error)
-
-    def write(
-        self, key: str, data: bytes | memoryview | builtins.list[memoryview]
-    ) -> FileFacts | None:
-        """Write a key, and return its facts. See `Backing.write`."""
-        self.put(key, data)
-        try:
-            return self.facts(key)
-        except (StorageError, MissingFileError):
-            return None
 
     def create(self, key: str, data: bytes) -> bool:
         """Write a key only if it is absent. See `Store.create`."""
