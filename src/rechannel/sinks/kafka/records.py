@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rechannel.errors import DataflowError
-from rechannel.sinks.json_objects import json_objects
+from rechannel.kernels.functions.formats.json_objects import json_objects
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

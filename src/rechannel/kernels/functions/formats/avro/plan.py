@@ -51,7 +51,7 @@ MEANT = {
 """Types whose values fastavro makes something else of. A reader has to mean the same."""
 
 
-class Unplanned(Exception):
+class UnplannedError(Exception):
     """Records have to be read one by one."""
 
 
@@ -63,7 +63,7 @@ def plan_of(writer: Any, reader: Any, columns: pa.Schema, as_read: pa.StructType
     planner = _Planner(writer, reader)
     try:
         return planner.record(writer, reader, pa.struct(list(columns)), as_read)
-    except Unplanned:
+    except UnplannedError:
         return None
 
 
@@ -73,14 +73,14 @@ class _Planner:
         self._readers = reader.get("__named_schemas", {})
 
     def record(self, writer: Any, reader: Any, kind: pa.DataType, as_read: pa.DataType) -> Record:
-        """Return what reads a record as another one. Raises Unplanned."""
+        """Return what reads a record as another one. Raises UnplannedError."""
         theirs = {each["name"]: place for place, each in enumerate(reader["fields"])}
         others = dict(enumerate(reader["fields"]))
         aliases = {
             alias: place for place, each in others.items() for alias in each.get("aliases", ())
         }
         if not _same_name(writer, reader) or not others:
-            raise Unplanned
+            raise UnplannedError
         fields = list[tuple[int, Part]]()
         for each in writer["fields"]:
             place = theirs.get(each["name"], aliases.get(each["name"], -1))
@@ -88,7 +88,7 @@ class _Planner:
                 fields.append((place, self._passed(each["type"])))
                 continue
             if place not in others:
-                raise Unplanned
+                raise UnplannedError
             of = others.pop(place)["type"]
             types = kind.field(place).type, as_read.field(place).type
             fields.append((place, self._part(each["type"], of, *types)))
@@ -107,7 +107,7 @@ class _Planner:
         name = writer["type"]
         if name in ("record", "enum", "fixed"):
             if reader["type"] != name or not _same_name(writer, reader):
-                raise Unplanned
+                raise UnplannedError
             if name == "record":
                 return self.record(writer, reader, kind, as_read)
             if name == "enum":
@@ -117,7 +117,7 @@ class _Planner:
     def _union(self, writer: Any, reader: Any, kind: pa.DataType, as_read: pa.DataType) -> Part:
         others = [place for place, each in enumerate(writer) if each != "null"]
         if len(others) != 1 or len(writer) > 2:
-            raise Unplanned
+            raise UnplannedError
         value = others[0]
         return Nullable(
             of=self._part(writer[value], reader, kind, as_read),
@@ -127,7 +127,7 @@ class _Planner:
         )
 
     def _passed(self, writer: Any) -> Part:
-        """Return what passes a field that the reader lacks. Raises Unplanned."""
+        """Return what passes a field that the reader lacks. Raises UnplannedError."""
         if isinstance(writer, list):
             return PassedUnion(of=tuple(self._passed(each) for each in writer))
         writer = _known(writer, self._writers)
@@ -137,17 +137,17 @@ class _Planner:
             return Record(kind=pa.struct([]), fields=fields, others=())
         size = writer["size"] if name == "fixed" else PASSED.get(name)
         if size is None:
-            raise Unplanned
+            raise UnplannedError
         return Passed(size=size)
 
 
 def _known(schema: Any, named: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a schema as an object. Raises Unplanned."""
+    """Return a schema as an object. Raises UnplannedError."""
     if isinstance(schema, str):
         found: Mapping[str, Any] = named.get(schema, {"type": schema})
         return found
     if not isinstance(schema, Mapping):
-        raise Unplanned
+        raise UnplannedError
     return _known(schema["type"], named) if isinstance(schema["type"], Mapping | list) else schema
 
 
@@ -170,14 +170,14 @@ def _single(
     """Return what reads anything but a record or an enum. unit: of a time, as a plain number means it."""
     name, other = writer["type"], reader["type"]
     if other not in TAKEN.get(name, ()):
-        raise Unplanned
+        raise UnplannedError
     meaning, wanted = (f"{each['type']}-{each.get('logicalType')}" for each in (writer, reader))
     if meaning in MEANT and meaning != wanted:
-        raise Unplanned
+        raise UnplannedError
     if pa.types.is_decimal(kind):
         digits = [(each.get("precision"), each.get("scale", 0)) for each in (writer, reader)]
         if meaning != wanted or digits[0] != digits[1]:
-            raise Unplanned
+            raise UnplannedError
         return Decimals(kind=kind, size=writer.get("size", 0))
     if name in ("int", "long"):
         return _whole(kind, unit)
@@ -187,7 +187,7 @@ def _single(
         return Boolean()
     if name == "fixed":
         if writer["size"] != reader["size"]:
-            raise Unplanned
+            raise UnplannedError
         return Fixed(kind=kind, size=writer["size"])
     return Blob(kind=kind, text="string" in (name, other))
 
@@ -204,11 +204,11 @@ def _whole(kind: pa.DataType, unit: str) -> Whole:
 
 
 def _default(field: Mapping[str, Any], kind: pa.DataType, as_read: pa.DataType) -> pa.Scalar:
-    """Return the value of a field that a writer lacks. Raises Unplanned."""
+    """Return the value of a field that a writer lacks. Raises UnplannedError."""
     if "default" not in field or converter(kind) is not None:
-        raise Unplanned
+        raise UnplannedError
     try:
         (made,) = pa.array([field["default"]], as_read).cast(kind)
     except (pa.ArrowException, OverflowError, TypeError):
-        raise Unplanned from None
+        raise UnplannedError from None
     return made
