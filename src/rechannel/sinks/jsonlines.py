@@ -31,4 +31,3 @@ class JsonLines:
     def __exit__(self, *args: object) -> None:
         """Close the file."""
         self._file.close()
-

@@ -56,8 +56,8 @@ class Encode:
         lost = [name for name in schema.names if name not in fields and name not in self.keep]
         if lost:
             raise DataflowError(
-                f"column {lost[0]!r} is no field of the schema, and would be lost: add it there, or say with columns= which"
-                " columns are written"
+                f"column {lost[0]!r} is no field of the schema, and would be lost: add it there, or say with columns="
+                " which columns are written"
             )
         return pa.schema([each for each in schema if each.name in fields])
 

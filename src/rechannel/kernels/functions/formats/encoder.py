@@ -38,7 +38,7 @@ class Encoder(ABC):
     def check(self, columns: pa.Schema) -> None:
         """Raise DataflowError if rows of these columns cannot be written."""
 
-    def agree(self, columns: pa.Schema) -> None:
+    def agree(self, columns: pa.Schema) -> None:  # noqa: B027 - most formats have no registry
         """Have the schema in its registry, if it has one. For the driver, before any work starts.
 
         Raises RefusedError if the registry does not have it, or does not take it, StorageError, NotPermittedError.

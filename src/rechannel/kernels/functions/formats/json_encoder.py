@@ -23,4 +23,10 @@ class JsonEncoder(Encoder):
 
     def encoded(self, rows: pa.RecordBatch) -> Encoded:
         """Write rows. See `Encoder`."""
-        return rows_by_halves(rows, lambda some: json_objects(some).cast(self.kind))
+        return rows_by_halves(rows, self._objects)
+
+    def _objects(self, rows: pa.RecordBatch) -> pa.Array:
+        try:
+            return json_objects(rows).cast(self.kind)
+        except OverflowError as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from None

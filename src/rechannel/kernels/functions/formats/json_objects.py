@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import reduce
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +15,8 @@ from rechannel.kernels.functions.formats.json_values import text_of
 
 _CONTROL = r"[\x00-\x1f]"
 """Characters that JSON writes as an escape of their own; quotes and backslashes are handled before."""
-PLAIN = (1e-4, 1e15)
-"""Between these, Arrow and Python write floats without an exponent."""
+PLAIN = (1e-4, 1e16)
+"""Between these, polars and Python write floats alike: without an exponent."""
 YEARS = (-62_135_596_800, 253_402_300_799)
 """Seconds of the years 1 to 9999."""
 DIGITS = 6
@@ -49,7 +50,7 @@ def _objects(names: list[str], columns: list[pa.Array], rows: int) -> pa.Array:
     return _between("{", inner, "}")
 
 
-def _texts(column: pa.Array) -> pa.Array:
+def _texts(column: pa.Array) -> pa.Array:  # noqa: PLR0911 - a table
     """Return each value as JSON; null for null."""
     kind = column.type
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
@@ -86,7 +87,7 @@ def _but(column: pa.Array, rare: pa.Array, usual: _Usual) -> pa.Array:
     """Return the texts of a column whose rare values are written one by one. rare: which these are."""
     if not pc.any(rare).as_py():
         return usual(column)
-    rare = rare.fill_null(False)  # noqa: FBT003 - a value
+    rare = rare.fill_null(False)
     left = usual(pc.if_else(rare, pa.scalar(None, column.type), column))
     return pc.replace_with_mask(left, rare, _one_by_one(column.filter(rare)))
 
@@ -103,23 +104,24 @@ def _floats(column: pa.Array) -> pa.Array:
     column = column.cast(pa.float64())
     numbers = column.fill_null(0.0).to_numpy(zero_copy_only=False)
     size = np.abs(numbers)
-    usual = (size >= PLAIN[0]) & (size < PLAIN[1])
-
-    def plain(some: pa.Array) -> pa.Array:
-        ends = np.where(numbers == np.trunc(numbers), ".0", "")
-        return pc.binary_join_element_wise(
-            some.cast(_LARGE), pa.array(ends, _LARGE), pa.scalar("", _LARGE)
-        )
-
-    zero = (numbers == 0) & ~np.signbit(numbers)
-    return _but(column, pa.array(~usual & ~zero), plain)
+    plain = (size >= PLAIN[0]) & (size < PLAIN[1]) | (size == 0)
+    return _but(column, pa.array(~plain), _in_polars(lambda of: of.cast(str)))
 
 
 def _base64(column: pa.Array) -> pa.Array:
-    import polars as pl
+    return _between('"', _in_polars(lambda of: of.bin.encode("base64"))(column), '"')
 
-    encoded = pl.Series(pl.from_arrow(column)).bin.encode("base64")
-    return _between('"', encoded.to_arrow().cast(_LARGE), '"')
+
+def _in_polars(function: Callable[[Any], Any]) -> _Usual:
+    """Return a function of Arrow's arrays, given one of polars' series."""
+
+    def usual(column: pa.Array) -> pa.Array:
+        import polars as pl
+
+        made: pa.Array = function(pl.Series(pl.from_arrow(column))).to_arrow().cast(_LARGE)
+        return made
+
+    return usual
 
 
 def _outside(numbers: pa.Array, seconds: float) -> pa.Array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,7 +62,9 @@ class Offered:
 def subject_of(topic: str, subject: str, column: str) -> str:
     """Return the name of a subject: `subject`, or that of a topic's values or, in a column "key", of its keys."""
     if topic and subject:
-        raise DataflowError("topic= says which subject it is, and subject= too: leave one of them out")
+        raise DataflowError(
+            "topic= says which subject it is, and subject= too: leave one of them out"
+        )
     return subject or (topic and f"{topic}-{'key' if column == 'key' else 'value'}")
 
 

@@ -47,7 +47,9 @@ VALUES = (
     st.floats(width=32),
     st.datetimes().map(lambda at: at.replace(microsecond=at.microsecond // 1_000 * 1_000)),
     st.lists(st.none() | st.lists(st.none() | st.floats(), max_size=2), max_size=2),
-    st.dictionaries(st.text(), st.none() | st.integers(-5, 5), max_size=2).map(lambda of: list(of.items())),
+    st.dictionaries(st.text(), st.none() | st.integers(-5, 5), max_size=2).map(
+        lambda of: list(of.items())
+    ),
     st.integers(-(10**9), 10**9).map(lambda n: decimal.Decimal(n).scaleb(-9)),
     st.fixed_dictionaries({"a": st.none() | st.integers(-5, 5), "b": st.none() | st.text()}),
 )

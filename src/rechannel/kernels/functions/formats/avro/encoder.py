@@ -96,7 +96,7 @@ def _parsed(text: str) -> _Parsed:
     except ImportError as error:
         raise SetUpError(MISSING) from error
     try:
-        schema = parse_schema(without_uuids(json.loads(text)))
+        schema: Any = parse_schema(without_uuids(json.loads(text)))
     except Exception as error:
         raise DataflowError(f"Avro: this is no schema: {error}") from error
     return _Parsed(schema=schema, fields=tuple(columns_of(schema).names))

@@ -178,7 +178,7 @@ class Nullable(Part):
     """Whether the reader takes null."""
 
     @property
-    def kind(self) -> pa.DataType:  # type: ignore[override]
+    def kind(self) -> pa.DataType:
         """Return the type of the other."""
         return self.of.kind
 

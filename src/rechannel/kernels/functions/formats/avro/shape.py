@@ -71,7 +71,7 @@ def check(schema: Any, held: pa.Schema, columns: pa.Schema) -> None:
         raise DataflowError(f"Avro: column {unknown[0]!r} is no field of the schema")
 
 
-def fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
+def fits(kind: pa.DataType, wanted: pa.DataType) -> bool:  # noqa: PLR0911 - a table
     """Return whether all values of a column have a place in a field."""
     types = pa.types
     if types.is_integer(kind):
@@ -84,7 +84,9 @@ def fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
         return types.is_timestamp(wanted) and (kind.tz is None) == (wanted.tz is None)
     if types.is_decimal(kind):
         return bool(
-            types.is_decimal(wanted) and kind.scale == wanted.scale and kind.precision <= wanted.precision
+            types.is_decimal(wanted)
+            and kind.scale == wanted.scale
+            and kind.precision <= wanted.precision
         )
     if types.is_struct(kind):
         return types.is_struct(wanted) and all(
@@ -107,9 +109,7 @@ class _Shaper:
     def __init__(self, schema: Any) -> None:
         self._named = schema.get("__named_schemas", {})
 
-    def record(
-        self, schema: Any, kind: pa.DataType, held: pa.DataType, path: str
-    ) -> WrittenRecord:
+    def record(self, schema: Any, kind: pa.DataType, held: pa.DataType, path: str) -> WrittenRecord:
         """Return what writes a struct as a record. Raises RowByRowError, DataflowError."""
         fields = list[tuple[str, Written, pa.Scalar | None]]()
         for each in schema["fields"]:
@@ -121,14 +121,20 @@ class _Shaper:
                 continue
             if "default" not in each:
                 raise DataflowError(f"Avro: field {at} has no column and no default: give it one")
-            fields.append((name, self._part(each["type"], wanted, wanted, at), _value(each, wanted)))
+            fields.append(
+                (name, self._part(each["type"], wanted, wanted, at), _value(each, wanted))
+            )
         return WrittenRecord(field=path or "(the record)", fields=tuple(fields))
 
-    def _part(self, schema: Any, kind: pa.DataType, held: pa.DataType, path: str) -> Written:
+    def _part(  # noqa: PLR0911 - a table
+        self, schema: Any, kind: pa.DataType, held: pa.DataType, path: str
+    ) -> Written:
         if isinstance(schema, list):
             (value,) = (at for at, each in enumerate(schema) if each != "null")
             of = self._part(schema[value], kind, held, path)
-            return WrittenNullable(field=path, of=of, null=1 - value) if len(schema) > 1 else _only(of)
+            return (
+                WrittenNullable(field=path, of=of, null=1 - value) if len(schema) > 1 else _only(of)
+            )
         if isinstance(schema, str):
             schema = self._named.get(schema, {"type": schema})
         if isinstance(schema["type"], Mapping | list):
@@ -184,7 +190,11 @@ def schema_for(columns: pa.Schema, name: str) -> dict[str, Any]:
     name: of the record. Raises DataflowError that names a column without a type of Avro.
     """
     fields = [
-        {"name": _name(each.name), "type": ["null", _type(each.type, each.name, name)], "default": None}
+        {
+            "name": _name(each.name),
+            "type": ["null", _type(each.type, each.name, name)],
+            "default": None,
+        }
         for each in columns
     ]
     return {"type": "record", "name": name, "fields": fields}
@@ -199,7 +209,7 @@ def _name(name: str) -> str:
     return name
 
 
-def _type(kind: pa.DataType, path: str, within: str) -> Any:  # noqa: PLR0911 - a table
+def _type(kind: pa.DataType, path: str, within: str) -> Any:
     types = pa.types
     if types.is_struct(kind):
         return schema_for(pa.schema(list(kind)), f"{within}_{path}")
@@ -219,7 +229,9 @@ def _type(kind: pa.DataType, path: str, within: str) -> Any:  # noqa: PLR0911 - 
     for of, wanted in PLAIN.items():
         if fits(kind, wanted):
             return of
-    raise DataflowError(f"Avro: column {path!r} is {type_name(kind)}, which has no type there: convert it")
+    raise DataflowError(
+        f"Avro: column {path!r} is {type_name(kind)}, which has no type there: convert it"
+    )
 
 
 PLAIN: Mapping[str, pa.DataType] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -74,7 +75,7 @@ class WrittenBoolean(Written):
 
     def write(self, out: Pieces, column: pa.Array, there: There) -> None:
         """See `Written`."""
-        values = column.fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003 - a value
+        values = column.fill_null(False).to_numpy(zero_copy_only=False)
         out.short(values.astype(np.uint8)[:, None], there)
 
 
@@ -128,7 +129,7 @@ class WrittenDecimal(Written):
 
     def write(self, out: Pieces, column: pa.Array, there: There) -> None:
         """See `Written`."""
-        zero = pa.scalar(0, pa.int32()).cast(self.kind)
+        zero = pa.scalar(Decimal(0), self.kind)
         column = pa.concat_arrays([column.cast(self.kind).fill_null(zero)])
         raw = np.frombuffer(column.buffers()[1], np.uint8)[column.offset * WIDTH :]
         parts = raw[: WIDTH * out.count].reshape(-1, WIDTH)
@@ -136,7 +137,9 @@ class WrittenDecimal(Written):
         sign = np.where(highest[:, :1] >= 0x80, np.uint8(255), np.uint8(0))
         needed = _size(parts)
         if self.size:
-            out.refuse(needed > self.size, there, f"field {self.field} does not fit {self.size} bytes")
+            out.refuse(
+                needed > self.size, there, f"field {self.field} does not fit {self.size} bytes"
+            )
             wide = np.hstack([np.broadcast_to(sign, (out.count, self.size)), highest])
             out.short(wide[:, -self.size :], there)
             return
@@ -193,4 +196,5 @@ def _bits(words: np.ndarray) -> np.ndarray:
     """Return the place of the highest bit, from 1; 0 for 0."""
     for shift in (1, 2, 4, 8, 16, 32):
         words = words | (words >> np.uint64(shift))
-    return np.bitwise_count(words).astype(np.int64)
+    made: np.ndarray = np.bitwise_count(words).astype(np.int64)
+    return made
