@@ -72,6 +72,22 @@ def rows_by_halves(rows: pa.RecordBatch, write: Callable[[pa.RecordBatch], pa.Ar
     return Encoded(values=pa.concat_arrays(made) if made else pa.array([]), errors=errors)
 
 
+def rows_apart(
+    rows: pa.RecordBatch, suspects: np.ndarray, write: Callable[[pa.RecordBatch], pa.Array]
+) -> Encoded:
+    """Write suspects alone, and all others as `rows_by_halves` does. suspects: places of rows."""
+    errors = dict[int, str]()
+    for place in suspects.tolist():
+        try:
+            write(rows.slice(place, 1))
+        except ValueError as error:
+            errors[place] = str(error)
+    left = np.delete(np.arange(rows.num_rows), list(errors))
+    made = rows_by_halves(rows.take(pa.array(left)), write)
+    errors |= {int(left[at]): error for at, error in made.errors.items()}
+    return Encoded(values=made.values, errors=errors)
+
+
 def rest(count: int, errors: Mapping[int, str]) -> pa.Array:
     """Return a mask of the rows without an error."""
     mask = np.ones(count, bool)

@@ -92,7 +92,7 @@ class Front:
 
     def fixed(self, rows: Rows, size: int) -> np.ndarray:
         """Pass a number of bytes of each record, and return where they began."""
-        at = self.at[rows].copy()
+        at: np.ndarray = self.at[rows].copy()
         self._advance(rows, at + size)
         return at
 

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rechannel.kernels.functions.formats.encoder import Encoded, Encoder, rows_by_halves
+from rechannel.kernels.functions.formats.encoder import Encoded, Encoder, rows_apart
 from rechannel.kernels.functions.formats.framing import framing
+from rechannel.kernels.functions.formats.protobuf.doubts import doubtful
 from rechannel.kernels.functions.formats.protobuf.format import handler
 from rechannel.kernels.functions.formats.protobuf.framing import place_of
 from rechannel.kernels.functions.formats.protobuf.shaped import check, shaped
@@ -65,7 +66,10 @@ class ProtobufEncoder(Encoder):
             ends = [pa.scalar(each, pa.binary()) for each in (head, b"")]
             return pc.binary_join_element_wise(ends[0], messages, ends[1]) if head else messages
 
-        return rows_by_halves(rows, write)
+        try:
+            return Encoded(values=write(rows))
+        except ValueError:
+            return rows_apart(rows, doubtful(rows, descriptor), write)
 
     def _offered(self) -> Offered:
         return _offered(self._descriptor.file)

@@ -40,11 +40,17 @@ def _zigzag(value: bytes, at: int) -> tuple[int, int]:
 
 def place_of(descriptor: Any) -> bytes:
     """Return the indexes of a message in its file, as they stand before it."""
-    found = list[int]()
+    from google.protobuf import descriptor_pb2
+
+    file, names = descriptor_pb2.FileDescriptorProto(), list[str]()
+    descriptor.file.CopyToProto(file)
     while descriptor is not None:
-        within = descriptor.containing_type
-        found.insert(0, descriptor.index)
-        descriptor = within
+        names.insert(0, descriptor.name)
+        descriptor = descriptor.containing_type
+    found, messages = list[int](), file.message_type
+    for name in names:
+        found.append([each.name for each in messages].index(name))
+        messages = messages[found[-1]].nested_type
     if tuple(found) == First:
         return b"\0"
     return b"".join(map(_unsigned, (len(found) << 1, *(index << 1 for index in found))))
