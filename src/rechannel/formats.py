@@ -1,4 +1,7 @@
-"""Formats of records: `stream.decode(rc.formats.avro(schema, registry="http://registry:8081"))`."""
+"""Formats of records: `stream.decode(rc.formats.avro(schema, registry="http://registry:8081"))`.
+
+What writes them are operators: `stream.encode_json()`, `encode_avro(...)`, `encode_protobuf(...)`.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import pyarrow as pa
 
 from rechannel.errors import DataflowError
 from rechannel.kernels.functions.formats.avro.format import Avro
+from rechannel.kernels.functions.formats.avro.shape import schema_for
 from rechannel.kernels.functions.formats.format import Format
 from rechannel.kernels.functions.formats.json import Json
 from rechannel.kernels.functions.formats.protobuf.format import Protobuf
@@ -17,7 +21,7 @@ from rechannel.kernels.functions.formats.protobuf.types import Message
 from rechannel.kernels.functions.formats.registry import Registry
 from rechannel.model.ddl import schema_of
 
-__all__ = ["Format", "Registry", "avro", "json", "protobuf", "registry"]
+__all__ = ["Format", "Registry", "avro", "avro_schema", "json", "protobuf", "registry"]
 
 
 def json(schema: pa.Schema | str) -> Format:
@@ -41,6 +45,18 @@ def avro(schema: str | Mapping[str, Any], *, registry: Registry | str | None = N
         raise DataflowError(f"Avro: the schema is no JSON: {error}") from error
     text = _json.dumps(made, sort_keys=True)
     return Avro(schema=text, registry=_registry(registry))
+
+
+def avro_schema(columns: pa.Schema | str, *, record: str = "Record") -> dict[str, Any]:
+    """Return the schema of Avro that `encode_avro` derives of columns: every field may be null, which is its default.
+
+    Args:
+        columns: as an Arrow schema or as Spark DDL text.
+        record: name of the record.
+
+    Raises DataflowError that names a column without a type of Avro.
+    """
+    return schema_for(schema_of(columns), record)
 
 
 def protobuf(message: type, *, registry: Registry | str | None = None) -> Format:

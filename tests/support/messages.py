@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from google.protobuf import (
@@ -40,10 +41,11 @@ def file(name: str = "events.proto", package: str = "shop") -> Any:
     )
 
 
-def classes(of: Any, *names: str) -> list[Any]:
-    """Return the classes of messages of a file, as protoc would make them."""
+def classes(of: Any, *names: str, others: Sequence[Any] = ()) -> list[Any]:
+    """Return the classes of messages of a file, as protoc would make them. others: files that it imports."""
     pool = descriptor_pool.DescriptorPool()
     for each in IMPORTS:
         pool.AddSerializedFile(each.DESCRIPTOR.serialized_pb)
-    pool.AddSerializedFile(of.SerializeToString())
+    for each in (*others, of):
+        pool.AddSerializedFile(each.SerializeToString())
     return [message_factory.GetMessageClass(pool.FindMessageTypeByName(name)) for name in names]

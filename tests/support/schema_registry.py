@@ -13,6 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+INCOMPATIBLE = "Schema being registered is incompatible with an earlier schema for subject"
+
 
 @dataclass
 class SchemaRegistry:
@@ -48,6 +50,36 @@ class SchemaRegistry:
             versions.append(found)
         return found
 
+    def posted(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        """Return status and body for a POST: a lookup, or a registration."""
+        self.asked.append(f"POST {path}")
+        if self.failing is not None:
+            return self.failing
+        found = re.fullmatch(r"/subjects/([^/]+)(/versions)?", urlsplit(path).path)
+        if found is None:
+            return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
+        subject, new = unquote(found[1]), bool(found[2])
+        schema = {
+            "schema": body["schema"],
+            "schemaType": body.get("schemaType", "AVRO"),
+            "references": body.get("references") or [],
+        }
+        versions = self.subjects.get(subject, [])
+        at = next((each for each in versions if _alike(self.by_id[each], schema)), None)
+        if at is None and not new:
+            code = 40403 if versions else 40401
+            return 404, {"error_code": code, "message": "not found"}
+        if at is None:
+            missing = _lacks_default(self.by_id[versions[-1]], schema) if versions else None
+            if missing:
+                return 409, {
+                    "error_code": 409,
+                    "message": f"{INCOMPATIBLE} {subject!r}, details: {missing}",
+                }
+            at = self._add(subject, schema)
+        version = self.subjects[subject].index(at) + 1
+        return 200, {"subject": subject, "version": version, "id": at, **self.by_id[at]}
+
     def answer(self, path: str) -> tuple[int, Any]:
         """Return status and body for a GET."""
         self.asked.append(path)
@@ -73,6 +105,23 @@ class SchemaRegistry:
         return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
 
 
+def _alike(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    if one["schemaType"] == "AVRO" == other["schemaType"]:
+        return bool(json.loads(one["schema"]) == json.loads(other["schema"]))
+    return one == other
+
+
+def _lacks_default(old: dict[str, Any], new: dict[str, Any]) -> str | None:
+    """Return which field makes a schema of Avro unable to read what another one wrote."""
+    if new["schemaType"] != "AVRO":
+        return None
+    known = {each["name"] for each in json.loads(old["schema"])["fields"]}
+    for each in json.loads(new["schema"])["fields"]:
+        if each["name"] not in known and "default" not in each:
+            return f"READER_FIELD_MISSING_DEFAULT_VALUE, {each['name']}"
+    return None
+
+
 @contextmanager
 def schema_registry() -> Iterator[SchemaRegistry]:
     """Run one on loopback."""
@@ -80,13 +129,19 @@ def schema_registry() -> Iterator[SchemaRegistry]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            status, body = of.answer(self.path)
+            self._say(*of.answer(self.path))
+
+        def _say(self, status: int, body: Any) -> None:
             text = body if isinstance(body, str) else json.dumps(body)
             self.send_response(status)
             self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
             self.send_header("Content-Length", str(len(text.encode())))
             self.end_headers()
             self.wfile.write(text.encode())
+
+        def do_POST(self) -> None:
+            text = self.rfile.read(int(self.headers["Content-Length"]))
+            self._say(*of.posted(self.path, json.loads(text)))
 
         def log_message(self, *args: object) -> None:
             pass

@@ -17,7 +17,7 @@ from rechannel.dataflow.evolution.migration import Migrate
 from rechannel.dataflow.graph.nodes import Dataflow
 from rechannel.dataflow.identity.factories import Factory, Find
 from rechannel.dataflow.identity.logic import load_logic
-from rechannel.dataflow.streams.stateless import Columns
+from rechannel.dataflow.streams.formatted import Columns
 from rechannel.dataflow.streams.stream import Stream, dataflow_of
 from rechannel.dataflow.streams.writer import Flow
 from rechannel.errors import RefusedError

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from rechannel.sinks.jsonlines import text_of
+from rechannel.kernels.functions.formats.json_values import text_of
 
 EXACT = pa.decimal128(38, 10)
 

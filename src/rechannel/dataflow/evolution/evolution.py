@@ -25,8 +25,8 @@ from rechannel.dataflow.graph.nodes import (
 from rechannel.dataflow.graph.rules import label
 from rechannel.dataflow.identity.logic import function_of
 from rechannel.dataflow.streams.branching import SqlFilter
+from rechannel.dataflow.streams.formatted import Columns
 from rechannel.dataflow.streams.resourced import with_resource
-from rechannel.dataflow.streams.stateless import Columns
 from rechannel.dataflow.streams.stream import Stream
 from rechannel.dataflow.streams.writer import Flow
 from rechannel.errors import DataflowError, DuplicateNameError, RefusedError, UnknownOperatorError

@@ -22,7 +22,7 @@ from rechannel.dataflow.graph.naming import (
 from rechannel.dataflow.graph.nodes import MapBatches, Source
 from rechannel.dataflow.graph.rules import check_count
 from rechannel.dataflow.graph.schema import known
-from rechannel.dataflow.streams.stateless import Columns
+from rechannel.dataflow.streams.formatted import Columns
 from rechannel.dataflow.streams.stream import Stream
 from rechannel.errors import DataflowError
 from rechannel.kernels.functions.dead_letters import Malformed, OnError

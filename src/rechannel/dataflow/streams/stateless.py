@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from rechannel.dataflow.checks.dead import has_dead_letters
 from rechannel.dataflow.graph.naming import caller, given, stateless_name
 from rechannel.dataflow.graph.nodes import FrameFunction, MapBatches, Node, Transform
-from rechannel.dataflow.graph.schema import known
 from rechannel.dataflow.streams.branching import Condition, SqlFilter, branches
 from rechannel.dataflow.streams.columns import Choice, selection
+from rechannel.dataflow.streams.formatted import Columns, Formatted
 from rechannel.dataflow.streams.resourced import Opens, with_resource
 from rechannel.errors import DataflowError
 from rechannel.kernels.functions.dead_letters import Apart, OnError
-from rechannel.kernels.functions.formats.decode import PLACE, Decode
-from rechannel.kernels.functions.formats.format import Format
-from rechannel.kernels.functions.formats.json import Json
 from rechannel.kernels.functions.row_functions import RowFilter, RowFlatMap, RowMap
 from rechannel.kernels.functions.select import Computed, Where
 from rechannel.kernels.protocol.program import BatchFunction
@@ -27,11 +24,8 @@ from rechannel.model.ddl import schema_of
 if TYPE_CHECKING:
     from rechannel.dataflow.streams.stream import Stream
 
-Columns: TypeAlias = pa.Schema | str
-"""Columns as an Arrow schema or as Spark DDL text."""
 
-
-class Stateless:
+class Stateless(Formatted):
     """The operators of `Stream` that call functions of its rows."""
 
     __slots__ = ()
@@ -82,52 +76,6 @@ class Stateless:
         if has_dead_letters("map_batches", on_error):
             made = Apart(function=made)
         return self._batches(made, None if schema is None else schema_of(schema), name)
-
-    def decode(
-        self,
-        format: Format,  # noqa: A002 - the word for it
-        *,
-        column: str = "value",
-        keep: Iterable[str] = (),
-        on_error: OnError = "fail",
-        name: str | None = None,
-    ) -> Stream:
-        """Read columns from records, such as the values of Kafka's: JSON, Avro, Protobuf.
-
-        A null is a row of nulls.
-
-        Args:
-            format: of `rc.formats`.
-            column: where the records are, as text or binary.
-            keep: columns of the stream that stay beside the new ones.
-            on_error: "fail" = a value that cannot be read fails the timestep; "dead_letter" = it is in
-                `.dead_letters`, with the first 64 KiB of it, and topic, partition and offset if the stream has them.
-            name: of the node.
-        """
-        return self._decode("decode", format, column, keep, on_error, name)
-
-    def decode_json(
-        self,
-        schema: Columns,
-        *,
-        column: str = "value",
-        keep: Iterable[str] = (),
-        on_error: OnError = "fail",
-        name: str | None = None,
-    ) -> Stream:
-        """Read columns from JSON objects: `decode(rc.formats.json(schema))`.
-
-        Members that `schema` lacks are ignored, missing ones are null, and a null object is a row of nulls.
-
-        Args:
-            schema: columns to read.
-            column: where the objects are, as text or binary.
-            keep: columns of the stream that stay beside them.
-            on_error: as in `decode`.
-            name: of the node.
-        """
-        made = Json(schema=schema_of(schema))
-        return self._decode("decode_json", made, column, keep, on_error, name)
 
     def map(
         self,
@@ -247,27 +195,6 @@ class Stateless:
             materialise=materialise,
         )
         return self._then(node)
-
-    def _decode(
-        self,
-        called: str,
-        format: Format,  # noqa: A002
-        column: str,
-        keep: Iterable[str],
-        on_error: OnError,
-        name: str | None,
-    ) -> Stream:
-        has_dead_letters(called, on_error)
-        if not isinstance(format, Format):
-            msg = f"{called} ({caller()}) needs a format of rc.formats, not {format!r}"
-            raise DataflowError(msg)
-        schema = known(self.node)
-        names = () if schema is None else schema.names
-        place = tuple(each for each in PLACE if each in names)
-        function = Decode(
-            format=format, column=column, keep=tuple(keep), place=place, on_error=on_error
-        )
-        return self._batches(function, None, name, called)
 
     def _batches(
         self,

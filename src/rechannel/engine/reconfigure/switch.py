@@ -16,6 +16,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from rechannel.dataflow.checks.outside import see_outside
 from rechannel.dataflow.evolution.migration import Migrate
 from rechannel.dataflow.graph.nodes import Dataflow, Node, Source
 from rechannel.dataflow.graph.schema import resolve
@@ -120,8 +121,10 @@ class Opener:
     def schemas(
         self, dataflow: Dataflow, readers: Mapping[str, SourceReader]
     ) -> Mapping[str, pa.Schema]:
-        """Columns of every node. Raises DataflowError."""
-        return resolve(dataflow, lambda node, inputs: self.ask(readers, node, inputs))
+        """Columns of every node; its functions have agreed with what is outside. Raises DataflowError, RefusedError."""
+        found = resolve(dataflow, lambda node, inputs: self.ask(readers, node, inputs))
+        see_outside(dataflow, found)
+        return found
 
     def writers(self, plan: PhysicalPlan, before: Ready | None = None) -> dict[str, SinkWriter]:
         """Return a writer for each sink; those of unchanged sinks are kept."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rechannel.errors import DataflowError
-from rechannel.sinks.json_objects import json_objects
+from rechannel.kernels.functions.formats.json_objects import json_objects
 from rechannel.sinks.keyed_changes import net
 from rechannel.sinks.keyed_rows import check_no_nulls
 

@@ -99,7 +99,10 @@ def in_groups(
 
 
 def in_order(parts: Sequence[tuple[np.ndarray, Parsed]], schema: pa.Schema) -> Parsed:
-    """Return what came of parts of some values, in the order of the values. parts: places, what came of them."""
+    """Return what came of parts of some values, in the order of the values.
+
+    parts: places of values, and what came of them.
+    """
     errors, left = dict[int, str](), list[np.ndarray]()
     for at, made in parts:
         errors |= {int(at[place]): error for place, error in made.errors.items()}

@@ -120,14 +120,19 @@ def schemas(registry: Registry, form: str = "") -> Schemas:
         return _KEPT[key]
 
 
+def client(registry: Registry) -> tuple[Any, Any]:
+    """Return the package of the public client, and a client."""
+    package = _client_package()
+    said = {"timeout": registry.wait_s, "max.retries": RETRIES, "url": registry.url}
+    return package, package.SchemaRegistryClient({**registry.options, **said})
+
+
 class _Client:
     """The public client, with its errors told apart."""
 
     def __init__(self, registry: Registry, form: str) -> None:
-        schema_registry = _client_package()
-        self._of, self._registry, self._form = schema_registry, registry, form or None
-        said = {"timeout": registry.wait_s, "max.retries": RETRIES, "url": registry.url}
-        self._client = schema_registry.SchemaRegistryClient({**registry.options, **said})
+        self._registry, self._form = registry, form or None
+        self._of, self._client = client(registry)
 
     def schema(self, schema_id: int) -> Written | None:
         """Return a schema with what it names; None if there is none."""

@@ -86,7 +86,8 @@ class Front:
 
     def words(self, at: np.ndarray, kind: str = "<u8") -> np.ndarray:
         """Return what lies at some positions, which may be odd ones. kind: of numpy, at most eight bytes."""
-        found: np.ndarray = np.ndarray((len(self.data) - 8,), kind, self.data, strides=(1,))[at]
+        anywhere: np.ndarray = np.ndarray((len(self.data) - 8,), kind, self.data, strides=(1,))
+        found: np.ndarray = anywhere[at]
         return found
 
     def fixed(self, rows: Rows, size: int) -> np.ndarray:

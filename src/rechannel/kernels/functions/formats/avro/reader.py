@@ -18,8 +18,8 @@ from rechannel.kernels.functions.formats.avro.plan import plan_of
 from rechannel.kernels.functions.formats.format import Parsed, by_halves, in_order
 
 ROWS, BYTES = 1 << 14, 64 << 20
-"""Most records that are read at once, so that what is known of each stays in the processor's cache; most of
-their bytes, but for a record alone.
+"""Most records that are read at once, so that what is known of each stays in the processor's cache, and most of their
+bytes, but for a record alone.
 """
 
 _ADDRESS = re.compile(r" from <_io\.BytesIO object at 0x[0-9a-f]+>")

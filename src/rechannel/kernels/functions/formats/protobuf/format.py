@@ -6,7 +6,7 @@ import base64
 import binascii
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -44,7 +44,7 @@ class Protobuf(Format):
     def __post_init__(self) -> None:
         """Check the message. Raises DataflowError, SetUpError."""
         _ = self.columns
-        _handler(self.message.name, self.message.files)
+        handler(self.message.name, self.message.files)
 
     @property
     def columns(self) -> pa.Schema:
@@ -100,11 +100,11 @@ class Protobuf(Format):
         return made
 
     def _read(self, values: pa.Array) -> Parsed:
-        handler = _handler(self.message.name, self.message.files)
+        made_by = handler(self.message.name, self.message.files)
         columns = self.columns
 
         def rows(start: int, stop: int) -> pa.RecordBatch:
-            made = handler.array_to_record_batch(values[start:stop])
+            made = made_by.array_to_record_batch(values[start:stop])
             try:
                 arrays = [made.column(f.name).cast(f.type) for f in columns]
             except pa.ArrowInvalid as error:
@@ -115,14 +115,17 @@ class Protobuf(Format):
 
 
 @lru_cache(64)
-def _handler(name: str, files: tuple[bytes, ...]) -> Any:
+def handler(
+    name: str, files: tuple[bytes, ...], enums: Literal["string", "int32"] = "string"
+) -> Any:
+    """Return what ptars reads and writes a message with. enums: the type of their columns, as ptars has it."""
     try:
         import ptars
     except ImportError as error:
         raise SetUpError(MISSING) from error
     config = ptars.PtarsConfig(
         timestamp_unit="us",
-        enum_repr="string",
+        enum_repr=enums,
         list_nullable=True,
         map_nullable=True,
         list_value_nullable=True,

@@ -38,6 +38,32 @@ def _zigzag(value: bytes, at: int) -> tuple[int, int]:
             return (number >> 1) ^ -(number & 1), at
 
 
+def place_of(descriptor: Any) -> bytes:
+    """Return the indexes of a message in its file, as they stand before it."""
+    from google.protobuf import descriptor_pb2
+
+    file, names = descriptor_pb2.FileDescriptorProto(), list[str]()
+    descriptor.file.CopyToProto(file)
+    while descriptor is not None:
+        names.insert(0, descriptor.name)
+        descriptor = descriptor.containing_type
+    found, messages = list[int](), file.message_type
+    for name in names:
+        found.append([each.name for each in messages].index(name))
+        messages = messages[found[-1]].nested_type
+    if tuple(found) == First:
+        return b"\0"
+    return b"".join(map(_unsigned, (len(found) << 1, *(index << 1 for index in found))))
+
+
+def _unsigned(number: int) -> bytes:
+    made = bytearray()
+    while number > 0x7F:
+        made.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*made, number])
+
+
 def message_at(file: Any, found: tuple[int, ...]) -> tuple[str, Any]:
     """Return the full name of a message of a FileDescriptorProto, and its DescriptorProto. Raises ValueError."""
     names, messages, message = [file.package] if file.package else [], file.message_type, None

@@ -10,8 +10,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rechannel.sinks.json_objects import json_objects
-from rechannel.sinks.jsonlines import text_of
+from rechannel.kernels.functions.formats.json_objects import json_objects
+from rechannel.kernels.functions.formats.json_values import text_of
 
 SCHEMA = pa.schema(
     [
@@ -24,6 +24,11 @@ SCHEMA = pa.schema(
         ("day", pa.date32()),
         ("money", pa.decimal128(12, 3)),
         ("list", pa.list_(pa.string())),
+        ("small", pa.float32()),
+        ("when", pa.timestamp("ms")),
+        ("lists", pa.list_(pa.list_(pa.float64()))),
+        ("map", pa.map_(pa.string(), pa.int64())),
+        ("tiny", pa.decimal128(12, 9)),
         ("inner", pa.struct([("a", pa.int32()), ("b", pa.string())])),
     ]
 )
@@ -39,6 +44,13 @@ VALUES = (
     st.dates(),
     st.integers(-(10**9), 10**9).map(lambda n: decimal.Decimal(n).scaleb(-3)),
     st.lists(st.none() | st.text(), max_size=2),
+    st.floats(width=32),
+    st.datetimes().map(lambda at: at.replace(microsecond=at.microsecond // 1_000 * 1_000)),
+    st.lists(st.none() | st.lists(st.none() | st.floats(), max_size=2), max_size=2),
+    st.dictionaries(st.text(), st.none() | st.integers(-5, 5), max_size=2).map(
+        lambda of: list(of.items())
+    ),
+    st.integers(-(10**9), 10**9).map(lambda n: decimal.Decimal(n).scaleb(-9)),
     st.fixed_dictionaries({"a": st.none() | st.integers(-5, 5), "b": st.none() | st.text()}),
 )
 ROWS = st.lists(st.tuples(*(st.none() | each for each in VALUES)), max_size=5)
