@@ -602,13 +602,14 @@ def test_nothing_is_published_and_no_lease_is_taken(stopped, monkeypatch):
     for name in ("Lease", "open_hub", "open_with_letters", "this_opened"):
         monkeypatch.setattr(job_seams, name, never)
     opened: list[Any] = []
-    init = OverlayStore.put
+    for name in ("put", "put_known"):
+        method = getattr(OverlayStore, name)
 
-    def put(self: OverlayStore, key: str, data: Any) -> None:
-        opened.append(key.partition("/")[0])
-        init(self, key, data)
+        def put(self: OverlayStore, key: str, *data: Any, method: Any = method) -> None:
+            opened.append(key.partition("/")[0])
+            method(self, key, *data)
 
-    monkeypatch.setattr(OverlayStore, "put", put)
+        monkeypatch.setattr(OverlayStore, name, put)
     assert again(stopped).equal
     assert set(opened) == {"segments", "outbox"}
 
