@@ -44,6 +44,9 @@ KINDS = (
 )
 """Of operators, by what makes the table: every schedule has one of the next kind."""
 
+LATER = 12
+"""Rows after those of the first timestep, at least: keys have to change."""
+
 ENDING = ("Track", "TrackBatches", "timers of event time", "timers of processing time")
 """Kinds of which keys end; sessions grow together."""
 
@@ -81,10 +84,12 @@ def written(rng: Random, kind: str) -> Program:
     """A random program with an operator of a kind that has a changelog, and often another one downstream of it."""
     writer = Writer(rng)
     times, floats = writer.times(), rng.choice((NASTY, TAME))
-    source: Step = writer.source(len(times), floats, 0)
-    while TIME not in source.columns:
+    while len(times) < 3:
+        times = writer.times()
+    source = writer.source(len(times), floats, 0)
+    while TIME not in source.columns or sum(map(len, source.batches[1:])) < LATER:
         source = writer.source(len(times), floats, 0)
-    steps = [source]
+    steps: list[Step] = [source]
     if rng.random() < 0.4:
         steps.append(writer.stateless([source], floats))
     made: Step | None = None

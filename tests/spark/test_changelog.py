@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
 import rechannel as rc
 from rechannel import aggregates as agg
-from tests.spark.programs import ACCOUNTS, PATIENCE, PER_TIMESTEP, entries, session, start, until
+from tests.spark.programs import (
+    ACCOUNTS,
+    PATIENCE,
+    PER_TIMESTEP,
+    entries,
+    journal_of,
+    session,
+    start,
+    until,
+)
 
 TIMESTEPS = 12
 
@@ -77,14 +87,15 @@ def drive(place: str) -> int:
 
 
 def test_a_changelog_is_that_of_the_table_over_rescales_and_restarts(spark, child, tmp_path):
-    from tests.spark.programs import journal_of
-
     driver = child(drive, place=str(tmp_path))
     state = tmp_path / "state"
-    until(
-        lambda: state.exists() and (journal_of(state).last_committed or 0) >= 3, "timesteps commit"
-    )
-    driver.kill()
+
+    def committed() -> bool:
+        assert driver.running, driver.errors()
+        return state.exists() and (journal_of(state).last_committed or 0) >= 3
+
+    until(committed, "timesteps commit")
+    assert driver.kill() == -signal.SIGKILL
     assert 3 <= journal_of(state).last_committed < TIMESTEPS
     running = start(spark, flows(tmp_path / "out"), state, interval_ms=50)
     for name, tasks in (("most", 3), ("open", 4)):

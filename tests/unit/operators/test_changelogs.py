@@ -361,6 +361,43 @@ def test_keys_that_ended_before_are_not_told():
     ]
 
 
+def test_a_changelog_comes_and_goes_with_restarts():
+    rows, clock = script(ROWS), ManualClock()
+
+    def ends(*, told):
+        stream = rc.read().memory(rows, name="rows").key_by("k")
+        stream = stream.track(total, state="n BIGINT", timeout=100, name="op")
+        log = [stream.changelog().write.memory("log", name="log")] if told else []
+        return [stream.write.memory("out", name="out"), *log]
+
+    harness, found = Harness(ends(told=False), clock=clock), []
+    store = harness.store
+    for told, wait, some in (
+        (False, 0, [row("a", 1), row("b", 1)]),
+        (True, 1, [row("a", 1)]),
+        (True, 101, [row("c", 1)]),
+        (False, 1, [row("c", 1)]),
+        (True, 300, [row("c", 1), row("d", 1)]),
+        (True, 101, []),
+    ):
+        clock.advance(wait)
+        rows.push(some)
+        harness = Harness(ends(told=told), clock=clock, store=store)
+        process = harness.start()
+        process.run()
+        process.stop()
+        shown = harness.output("log").to_pylist() if told else []
+        found.append(sorted((r["k"], r["n"], r["change"]) for r in shown))
+    assert found == [
+        [],
+        [("a", 1, "update_before"), ("a", 2, "update_after")],
+        [("a", 2, "delete"), ("b", 1, "delete"), ("c", 1, "insert")],
+        [],
+        [("c", 1, "update_after"), ("c", 2, "update_before"), ("d", 1, "insert")],
+        [("c", 1, "delete"), ("d", 1, "delete")],
+    ]
+
+
 def test_other_aggregates_are_told_with_their_columns():
     bench = Bench(counts)
     bench.step(row("a", 1), row("b", 2))
