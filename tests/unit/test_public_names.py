@@ -68,7 +68,7 @@ GROUPS = {
         " ReplayedRows ReplayedState SinkProgress SinkStatus SlowestTask Steps StreamAdvice"
         " StreamNeeds TimestepProgress WindowFigures read_events"
     ),
-    "formats": "Format Registry avro json protobuf registry",
+    "formats": "Format Registry avro avro_schema json protobuf registry",
     "sinks": "Batch",
     "sources": "MemoryConnector",
     "strategies": "all_at_once batched fluid optimized",

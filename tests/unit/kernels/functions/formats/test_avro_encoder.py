@@ -137,7 +137,7 @@ def test_what_a_field_cannot_hold_is_named():
     made = encoder(schema).encoded(rows)
     assert len(made.values) == 1
     words = {
-        1: "field e is none of the symbols",
+        1: "field e is not one of the symbols",
         2: "field f does not have 2 bytes",
         3: "field t is out of range",
         4: "field f is null",
