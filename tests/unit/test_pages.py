@@ -21,7 +21,7 @@ from tests.pages import DOCS, run_page
         ("changelogs", 1),
         ("changing-a-stream", 5),
         ("controllers", 11),
-        ("cookbook", 19),
+        ("cookbook", 20),
         ("event-time", 9),
         ("joins", 9),
         ("lakes", 2),
