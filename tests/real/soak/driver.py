@@ -29,6 +29,7 @@ LOGICS: tuple[dict[str, Any], ...] = (PLAIN, {**PLAIN, "since": agg.count()})
 AGAIN: dict[str, Any] = {"then": "stop", "attempts": 1_000, "pause_ms": 300}
 STATUS = "status.json"
 CALM = {
+    "spark__executor__heartbeatInterval": "4s",
     "spark__network__timeout": "20s",
     "spark__storage__blockManagerHeartbeatTimeoutMs": "20s",
     "spark__rpc__askTimeout": "20s",
@@ -134,17 +135,17 @@ class Hands:
 
     def __init__(self, job: rc.RunningJob, spark: Any, logic: int) -> None:
         """logic: the number of the one that the totals have."""
-        self.job, self.spark, self.logic, self.stopped = job, spark, logic, False
+        self.job, self.logic, self.stopped = job, logic, False
+        self._cluster = spark_cluster(spark)
 
     def status(self) -> dict[str, Any]:
         """What the job is doing."""
         now = self.job.status
-        cluster = spark_cluster(self.spark)
         return {
             "timestep": now.timestep,
             "retries": now.retries,
             "troubles": {name: str(each)[:400] for name, each in now.troubles.items()},
-            "executors": {each.id: each.host for each in cluster.executors()},
+            "executors": {each.id: each.host for each in self._cluster.executors()},
             "open": [str(each.record.change)[:200] for each in self.job.open_reconfigurations],
             "sinks": {name: str(each)[:200] for name, each in self.job.sinks.items()},
         }
@@ -187,7 +188,7 @@ class Hands:
             return rc.changes.executors(HOSTS - 1 if now == HOSTS else HOSTS)
         if kind is Kind.PLACE:
             tasks = self.job.configuration.operators["totals"].tasks
-            executors = [each.id for each in spark_cluster(self.spark).executors()]
+            executors = [each.id for each in self._cluster.executors()]
             return rc.changes.place(
                 "totals", choose.randrange(tasks), choose.choice(executors) if executors else None
             )
