@@ -41,11 +41,11 @@ class Proxy:
 
     port: int
     """Of the server."""
-    host: str = "127.0.0.1"
-    """The address where the proxy listens."""
     faults: Faults = field(default_factory=Faults)
     did: Counter[str] = field(default_factory=Counter)
     choose: random.Random = field(default_factory=lambda: random.Random(1))
+    host: str = "127.0.0.1"
+    """The address where the proxy listens."""
 
     def start(self) -> int:
         """Start it. Returns its port."""
