@@ -25,7 +25,7 @@ from rechannel.sinks.claims import Ledger
 from rechannel.sinks.files import FileWriter
 from rechannel.sinks.outlets import FileOutlet
 from rechannel.sinks.writer import SinkWriter
-from rechannel.state.keys import JOURNAL
+from rechannel.state.keys import JOURNAL, SNAPSHOTS
 from rechannel.testing import (
     Harness,
     ManualClock,
@@ -246,6 +246,9 @@ def results(world: World) -> dict[str, Any]:
     return {
         "journal.txt": "".join(f"{key} {data.decode()}\n" for key, data in sorted(journal.items())),
         "files.json": _lines({key: digest(data) for key, data in others.items()}),
+        "snapshots.json": _lines(
+            {key: data.decode() for key, data in others.items() if key.startswith(SNAPSHOTS)}
+        ),
         "kept.txt": "".join(f"{key}\n" for key in sorted(kept)),
         "sinks.json": _lines(_sinks(world)),
         "state.json": _lines(

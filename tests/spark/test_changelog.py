@@ -71,8 +71,9 @@ def folded(path: Path, key: str = "account") -> tuple[dict, dict[str, int]]:
 def check(out: Path, running) -> None:
     for name in ("most", "open"):
         table, words = folded(out / name)
-        shown = running.state_table(name).select(["account", "most" if name == "most" else "seen"])
-        assert sorted(map(repr, table.values())) == sorted(map(repr, shown.to_pylist()))
+        columns = ["account", "most" if name == "most" else "seen"]
+        shown = [row.asDict() for row in running.state(name).select(columns).collect()]
+        assert sorted(map(repr, table.values())) == sorted(map(repr, shown))
         assert words["insert"] >= ACCOUNTS
         assert words["update_before"] == words["update_after"] > 0
         assert bool(words["delete"]) is (name == "open")

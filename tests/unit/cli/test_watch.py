@@ -102,7 +102,8 @@ def test_a_live_view_ends_with_the_job(rechannel, clicks, monkeypatch, how):
     with clicks.running.serve(port=0) as server:
 
         def end_it():
-            time.sleep(0.5)
+            while "clicks" not in console.file.getvalue():
+                time.sleep(0.01)
             if how == "stopped":
                 clicks.running.stop()
             else:

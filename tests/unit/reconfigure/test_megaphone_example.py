@@ -171,8 +171,10 @@ def test_dog_moved_without_a_timestep_and_cat_with_that_of_200(zoo: Zoo):
     zoo.move("cat", at_ms=200)
     zoo.at(100, ("dog", 10), ("cat", 5))
     bodies = []
-    append = zoo.process.journal.append
-    zoo.process.journal.append = lambda body: (bodies.append(body), append(body))[1]  # type: ignore[method-assign]
+    journal = zoo.process.journal
+    for name in ("append", "append_soon"):
+        write = getattr(journal, name)
+        setattr(journal, name, lambda body, write=write: (bodies.append(body), write(body))[1])
     zoo.at(150)
     zoo.at(200, ("dog", 13), ("cat", 23))
     (changed,) = [body for body in bodies if isinstance(body, ConfigurationChanged)]
