@@ -29,7 +29,11 @@ from benchmarks.ours import measure_live
 from benchmarks.timeline import rows_of, spans_of
 from benchmarks.trials import Trials, run_trials
 
-PEER = "structured_streaming"
+PEERS: Mapping[str, str] = {
+    "structured_streaming": "benchmarks.peers.reconfigure:run",
+    "structured_streaming_repartitioned": "benchmarks.peers.reconfigure:run_repartitioned",
+}
+"""Sides of Structured Streaming, by name, with their functions."""
 RESTARTS = ("restart_session", "restart_process")
 MOVES: Mapping[str, Mapping[str, Any]] = {
     "all_at_once": {"kind": "all_at_once"},
@@ -98,7 +102,7 @@ def run(parameters: Parameters, bench: Workbench) -> Result:
     peers, chosen = peer_variants(given, bench)
     trials = run_trials(
         [*variants_of(given), *peers],
-        replace(bench, only=bench.only - {PEER} if not peers else bench.only),
+        replace(bench, only=bench.only - PEERS.keys() if not peers else bench.only),
         rounds=parameters["rounds"],
         timeout=parameters["timeout_seconds"],
         check=check,
@@ -161,8 +165,12 @@ def peer_variants(
     parameters: Parameters, bench: Workbench
 ) -> tuple[list[Variant], Mapping[str, Any]]:
     """Structured Streaming, at its own share of its own capacity if that is less than our rate."""
-    wanted = not bench.only or PEER in bench.only
-    if parameters["change"] == "logic" or PEER in parameters["without"] or not wanted:
+    wanted = [
+        name
+        for name in PEERS
+        if (not bench.only or name in bench.only) and name not in parameters["without"]
+    ]
+    if parameters["change"] == "logic" or not wanted:
         return [], {}
     rate = parameters["peer_rate"]
     if rate is None:
@@ -172,8 +180,8 @@ def peer_variants(
         if measured is not None:
             rate = min(rate, int(measured["rows_per_second"] * parameters["share"]))
     own = {**parameters, "rate": rate}
-    variant = Variant(name=PEER, function="benchmarks.peers.reconfigure:run", parameters=own)
-    return [variant], {"peer_rate": rate}
+    variants = [Variant(name=name, function=PEERS[name], parameters=own) for name in wanted]
+    return variants, {"peer_rate": rate}
 
 
 def check(variant: Variant, run: Measurement) -> None:
@@ -255,7 +263,7 @@ BENCHMARK = Benchmark(
         "without": [
             "batched", "batched_cold", "fluid", "fluid_cold", "optimized", "optimized_cold", "all_at_once",
             "all_at_once_cold", "fluid_budget_cold", "batched_budget", "batched_budget_cold", "optimized_budget",
-            "optimized_budget_cold", *RESTARTS, PEER,
+            "optimized_budget_cold", *RESTARTS, *PEERS,
         ],
     },
     run=run,

@@ -1,7 +1,10 @@
-"""What a Structured Streaming user must do: stop, take a new checkpoint, and rebuild the state from the input.
+"""What a Structured Streaming user must do: stop, change the number of state partitions, and start again.
 
-A checkpoint fixes the number of state partitions, and nothing places them. On the same two hosts;
-checkpoints are on the local disk, without the slow line that stands before Rechannel's store.
+Before Spark 4.2 that is a new checkpoint, whose state is rebuilt from the input (`run`). Since then a checkpoint can be
+repartitioned while no query runs on it (`run_repartitioned`), for which PySpark has no public name yet. Nothing places
+partitions, so a move of a quarter of the state becomes twice as many partitions, which is what would spread it.
+
+On the same two hosts; checkpoints are on the local disk, without the slow line that stands before Rechannel's store.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from benchmarks.timeline import LiveMeasurement
 from benchmarks.two_hosts import cluster, session
 from benchmarks.variant import report
 
-POLL_SECONDS = 1
+POLL_SECONDS = 0.1
 PATIENCE_SECONDS = 600.0
 
 
@@ -65,6 +68,54 @@ def run(parameters: Parameters) -> LiveMeasurement:
         later = commits(query, parameters, "second")
         spark.stop()
     return measurement(parameters, since, (asked, done), merged(known, later, keys))
+
+
+def run_repartitioned(parameters: Parameters) -> LiveMeasurement:
+    """Run; stop, repartition the checkpoint and start again for each number of partitions; run on."""
+    keys, rate = parameters["keys"], parameters["rate"]
+    before, *numbers = partitions(parameters)
+    checkpoint = str(Path(parameters["scratch"]) / "first")
+    with cluster(parameters) as made:
+        spark = open_session(made.url, parameters)
+        spark.conf.set("spark.sql.shuffle.partitions", str(before))
+        query = start(spark, parameters, "first")
+        follow(query, keys)
+        since = begin(parameters)
+        ahead = parameters["warmup_seconds"] + parameters["before_seconds"]
+        wait(query, time.time() + ahead)
+        known: list[tuple[int, int, int]] = []
+        asked = time.time()
+        for number in numbers:
+            query.stop()
+            known += commits(query, parameters, "first")
+            report(f"{number} partitions")
+            # A stopped query leaves a batch unfinished; its rows are read again by the next one.
+            spark._streamingCheckpointManager.repartition(checkpoint, number, False)
+            query = start(spark, parameters, "first")
+            follow(query, known[-1][1] + 1)
+        done = time.time()
+        follow(query, keys + int((time.time_ns() - since) / 1e9 * rate))
+        wait(query, time.time() + parameters["settle_seconds"] + parameters["after_seconds"])
+        there = partitions_of(query)
+        if there != numbers[-1]:
+            raise RuntimeError(f"the state has {there} partitions, not {numbers[-1]}")
+        query.stop()
+        known += commits(query, parameters, "first")
+        spark.stop()
+    return measurement(parameters, since, (asked, done), merged(known, [], keys))
+
+
+def partitions(parameters: Parameters) -> list[int]:
+    """Numbers of state partitions, the first and those that it is changed to."""
+    if parameters["change"] == "rescale":
+        return [int(number) for number in parameters["rescale"]]
+    return [parameters["tasks"], 2 * parameters["tasks"]]
+
+
+def partitions_of(query: StreamingQuery) -> int | None:
+    """Partitions of the state, as the last batch reports them."""
+    last = query.lastProgress
+    return None if last is None else last.stateOperators[0].numShufflePartitions
 
 
 def open_session(url: str, parameters: Parameters) -> Any:
@@ -116,7 +167,9 @@ def follow(query: StreamingQuery, rows: int) -> None:
     """Wait until the first `rows` rows are committed; raises the error of a query that failed."""
     give_up, committed = time.time() + PATIENCE_SECONDS, 0
     while committed < rows:
-        if query.awaitTermination(POLL_SECONDS) or time.time() > give_up:
+        time.sleep(POLL_SECONDS)
+        if not query.isActive or time.time() > give_up:
+            query.awaitTermination(1)  # raises what it failed with
             raise RuntimeError(f"the query committed {committed} of {rows} rows")
         last = query.lastProgress
         if last is not None and last.numInputRows:

@@ -49,6 +49,7 @@ def test_the_page_runs_as_it_is_written(own_kafka, tmp_path):
     assert producer.flush(30) == 0
 
     own_kafka.create("orders")
+    own_kafka.create("counts")
     with schema_registry() as registry:
         for value in orders(registry):
             producer.produce("orders", value)
@@ -56,7 +57,8 @@ def test_the_page_runs_as_it_is_written(own_kafka, tmp_path):
         answers = run_page(
             "kafka", state=tmp_path / "state", brokers=own_kafka.bootstrap, registry=registry.url
         )
-    assert answers == 2
+        assert registry.subjects.keys() == {"orders-value", "counts-value"}
+    assert answers == 3
     assert {row["user"]: row["sum"] for row in contents(own_kafka.bootstrap, "totals")} == {
         "ann": 9,
         "bob": 5,
