@@ -16,6 +16,7 @@ from rechannel.dataflow.graph.nodes import Node, Transform
 from rechannel.engine.failures.stopping import Stopping
 from rechannel.engine.journal.lease import Lease, process_started
 from rechannel.engine.journal.this_driver import this_holder, this_opened
+from rechannel.engine.loop.heartbeat import signs
 from rechannel.engine.program.physical import SinkPlan
 from rechannel.engine.reconfigure.cluster import Cluster, FixedCluster
 from rechannel.engine.reconfigure.cluster_preparer import ClusterPreparer
@@ -100,6 +101,8 @@ def job_seams(
         hub=made.hub,
         bearing=made.bearing,
         journal_writer=DaemonThreads(1, "rechannel-journal"),
+        journal_cleaner=DaemonThreads(1, "rechannel-journal-old"),
+        signs=signs,
         scan=made.scan(),
         sweep_every=SWEEP_EVERY,
         sized=made.sized,

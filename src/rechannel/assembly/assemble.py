@@ -52,6 +52,7 @@ from rechannel.engine.stages.runner import Runner
 from rechannel.engine.stages.sink_rows import RowsOf
 from rechannel.engine.view.pinned import Pinned
 from rechannel.engine.view.state_view import StateView
+from rechannel.errors import FencedError
 from rechannel.model.configuration import Configuration
 from rechannel.profiling.api import shares_of
 from rechannel.profiling.job.shares import CriticalShares
@@ -111,16 +112,20 @@ class _Assembly:
         check_settings(seams.store)
         check_remote(seams.store)
         opener = seams.opener(self._owner, self._ledger)
-        readers = opener.readers(self.dataflow, {})
-        schemas = opener.schemas(self.dataflow, readers)
-        lease = seams.acquire(self.start.takeover)
-        with ExitStack() as undo:
+        with ExitStack() as undo, ExitStack() as while_opening:
+            readers = opener.readers(self.dataflow, {})
+            for reader in readers.values():
+                undo.callback(reader.close)
+            schemas = opener.schemas(self.dataflow, readers)
+            lease = seams.acquire(self.start.takeover)
             undo.callback(lease.release)
+            while_opening.enter_context(seams.signs(lambda: lease.renew(self._replaced)))
             self.journal, state = Journal.open(
                 seams.store,
                 keep_versions=self.settings.keep_versions,
                 snapshot_every=self.settings.snapshot_every,
                 writer=seams.journal_writer,
+                cleaner=seams.journal_cleaner,
             )
             lease.watch(lambda: self.journal.state.number)
             program = self._program(schemas, state)
@@ -135,6 +140,8 @@ class _Assembly:
             if OWNER not in state.notes:  # no driver was here before: sinks are claimed in its name
                 self._take_over(identity)
             writers = opener.writers(program.plan)
+            for writer in writers.values():
+                undo.callback(writer.close)
             if not self.opening_id and self._take_over(identity):
                 program = self._program(schemas, self.journal.state)
             for writer in writers.values():
@@ -143,6 +150,7 @@ class _Assembly:
             current = Ready(program=program, readers=readers, writers=writers)
             cluster = seams.cluster()
             runner, rows_of = seams.engine(current, cluster)
+            undo.callback(runner.close)
             hub = seams.hub(configuration, (self.journal.state.last_committed or 0) + 1)
             undo.callback(hub.close)
             identity.claim(seams.store, changed=changed)
@@ -161,6 +169,10 @@ class _Assembly:
             parts = self._wired(opened)
             undo.pop_all()
         return parts
+
+    def _replaced(self) -> FencedError | None:
+        """Why this driver must stop, as far as it has taken over."""
+        return self.journal.fenced() if self.opening_id else None
 
     def _program(self, schemas: Mapping[str, pa.Schema], state: JournalState) -> Program:
         """The program that the dataflow is to this state directory. Raises RefusedError."""

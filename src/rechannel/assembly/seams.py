@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -19,6 +20,7 @@ from rechannel.engine.reconfigure.switch import Opener, ProgramSwitch, Ready
 from rechannel.engine.stages.runner import Runner
 from rechannel.engine.stages.sink_rows import RowsOf
 from rechannel.engine.view.state_view import Scan
+from rechannel.errors import FencedError
 from rechannel.model.configuration import Configuration
 from rechannel.settings import Settings
 from rechannel.sinks.claims import Ledger
@@ -33,6 +35,9 @@ class LeaseLike(Protocol):
 
     def watch(self, entry: Callable[[], int]) -> None:
         """See `Lease.watch`."""
+
+    def renew(self, fenced: Callable[[], FencedError | None]) -> None:
+        """See `Lease.renew`."""
 
     def release(self) -> None:
         """See `Lease.release`."""
@@ -92,6 +97,10 @@ class Seams:
     """Runs units and preparations; None = the driver's thread, and pools of its own."""
     journal_writer: Executor | None = None
     """Writes intents; None = the driver's thread."""
+    journal_cleaner: Executor | None = None
+    """Deletes old entries of the journal; None = the driver's thread."""
+    signs: Callable[[Callable[[], None]], AbstractContextManager[object]] = nullcontext
+    """Calls again and again, while a driver opens, what renews its lease."""
     thread: Callable[..., Thread] = threading.Thread
     """Makes the thread of a sweep."""
     sweep_every: int

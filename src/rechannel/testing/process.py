@@ -21,7 +21,7 @@ from rechannel.engine.publish.publisher import Publisher
 from rechannel.engine.reconfigure.reconfigurer import Reconfigurer
 from rechannel.engine.reconfigure.switch import Opener, ProgramSwitch, offered_change
 from rechannel.engine.stages.inprocess import InProcessRunner
-from rechannel.errors import DamagedStateError
+from rechannel.errors import DamagedStateError, FencedError
 from rechannel.reconfigure.arguments import strategy_of
 from rechannel.reconfigure.edits import AnyChange, change_set
 from rechannel.reconfigure.moment import EventMoment
@@ -147,6 +147,9 @@ class NoLease:
 
     def watch(self, entry: Callable[[], int]) -> None:
         """Give no signs."""
+
+    def renew(self, fenced: Callable[[], FencedError | None]) -> None:
+        """Give no sign."""
 
     def release(self) -> None:
         """Hold nothing."""

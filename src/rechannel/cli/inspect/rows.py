@@ -165,7 +165,7 @@ def _columns(
     if not manifest.state:
         return pa.schema([]), 0
     first = manifest.state[0]
-    schema = open_segment(directory.store, first.segment, first.digest).schema
+    schema = open_segment(directory.store, first.segment, first.digest, first.size).schema
     for keys in range(1, len(schema) + 1):
         key_columns, state_columns = pa.schema(list(schema)[:keys]), pa.schema(list(schema)[keys:])
         words = f" by {columns_text(key_columns)} keeping {columns_text(state_columns)}"
@@ -194,7 +194,7 @@ def _merged(
     directory: StateDirectory, manifest: Manifest, own: Intervals, keys: int
 ) -> Rows | None:
     runs = [
-        OpenRun(open_segment(directory.store, run.segment, run.digest), run.clip)
+        OpenRun(open_segment(directory.store, run.segment, run.digest, run.size), run.clip)
         for run in manifest.within(own)
     ]
     if len({run.segment.meta.schema for run in runs}) > 1:

@@ -8,7 +8,8 @@ Old entries are deleted, but those of openings stay for ever. The next number of
 replaced is that of the opening which replaced it, however long the driver was suspended: so it always
 finds it taken. A driver that opens has no such number, and could create one that was deleted. Numbers
 are deleted only if a later snapshot exists, and a later snapshot exists from then on, so after an
-opening a listing of the snapshots shows whether this happened.
+opening a listing of the snapshots shows whether this may have happened. If one exists, the story
+that it begins tells: the opening is part of it if a driver has read it and gone on from there.
 
 An entry on which nothing outside of the driver depends yet can be written while the driver goes on
 (`append_soon`). The next entry waits for it, and so does `settle`.
@@ -19,6 +20,7 @@ nothing. Any other damage stops the reader, which never guesses.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from concurrent.futures import Executor, Future
 from contextlib import suppress
@@ -30,10 +32,18 @@ from msgspec import structs
 from rechannel.engine.journal.entries import Body, Committed, Controlling, Entry, Opened
 from rechannel.engine.journal.snapshot import from_bytes, to_bytes
 from rechannel.engine.journal.state import JournalState
-from rechannel.errors import DamagedStateError, FencedError, MissingFileError, NewerFormatError
+from rechannel.errors import (
+    DamagedStateError,
+    FencedError,
+    MissingFileError,
+    NewerFormatError,
+    StorageError,
+)
 from rechannel.state.keys import JOURNAL, SNAPSHOTS, entry_key, number_of, snapshot_key
 from rechannel.state.store import Store
 from rechannel.threads import AtOnce
+
+_LOG = logging.getLogger("rechannel")
 
 _SNAPSHOTS_KEPT = 2
 _ATTEMPTS = 100
@@ -68,6 +78,7 @@ class Journal:
         snapshot_every: int,
         since_snapshot: float,
         writer: Executor | None = None,
+        cleaner: Executor | None = None,
     ) -> None:
         """Use `Journal.open`. since_snapshot: weight of the entries after the newest snapshot."""
         if snapshot_every < 1:
@@ -77,7 +88,8 @@ class Journal:
         self._state = state
         self._snapshot_every = snapshot_every
         self._since_snapshot = since_snapshot
-        self._writer = writer or AtOnce()
+        self._writer, self._cleaner = writer or AtOnce(), cleaner or AtOnce()
+        self._cleaning: Future[None] | None = None
         self._pending: _Pending | None = None
         self._failed: Exception | None = None
         self._lock = Lock()
@@ -90,12 +102,13 @@ class Journal:
         keep_versions: int,
         snapshot_every: int,
         writer: Executor | None = None,
+        cleaner: Executor | None = None,
     ) -> tuple[Journal, JournalState]:
         """Read the journal; nothing is written before the first `append` (of an `Opened`).
 
         keep_versions: committed timesteps whose state stays readable, at least 1.
         snapshot_every: commits from one snapshot to the next; see `weight`. writer: writes what `append_soon` is
-        given; None = the calling thread, at once.
+        given; None = the calling thread, at once. cleaner: deletes what snapshots have made superfluous, likewise.
         Raises DamagedStateError naming the entry, NewerFormatError.
         """
         loaded = _load(store)
@@ -106,6 +119,7 @@ class Journal:
             snapshot_every=snapshot_every,
             since_snapshot=loaded.since_snapshot,
             writer=writer,
+            cleaner=cleaner,
         )
         return journal, state
 
@@ -164,8 +178,9 @@ class Journal:
             return after
 
     def close(self) -> None:
-        """Give up the writer; entries that are appended are still written."""
+        """Give up the threads; entries that are appended are still written, and old ones deleted."""
         self._writer.shutdown(wait=False)
+        self._cleaner.shutdown(wait=False)
 
     def settle(self) -> None:
         """Return once everything is written. Raises what `append` raises if something could not be."""
@@ -185,15 +200,23 @@ class Journal:
             raise self._failed
         if self._pending is None:
             return
-        pending, self._pending = self._pending, None
+        pending = self._pending
         try:
-            if pending.written.result():
-                return
+            free = pending.written.result()
+        except BaseException as error:
+            if not pending.written.done():
+                raise  # whoever waited was interrupted, and the entry is still being written
+            # Libraries that are not in Python may fail with what is no Exception.
+            self._give_up(pending, error if isinstance(error, Exception) else _unwritten(error))
+            raise self._failed from error  # type: ignore[misc] # it was just set
+        self._pending = None
+        if not free:
             self._state = pending.before
-            self._failed = self._fenced()
-        except Exception as error:
-            self._state, self._failed = pending.before, error
-        raise self._failed
+            self._give_up(pending, self._fenced())
+            raise self._failed  # type: ignore[misc] # it was just set
+
+    def _give_up(self, pending: _Pending, failed: Exception) -> None:
+        self._pending, self._state, self._failed = None, pending.before, failed
 
     def _is_behind(self) -> bool:
         """Whether the store has later entries than this journal has read or written."""
@@ -214,8 +237,9 @@ class Journal:
         key = entry_key(entry.number)
         if not self._store.create(key, data):
             return False
-        if isinstance(body, Opened) and self._was_deleted(entry.number):
-            self._store.delete(key)
+        if isinstance(body, Opened) and self._may_be_late(entry.number):
+            if entry.number not in _load(self._store).state.opened_at:
+                self._store.delete(key)
             return False
         self._count(after, body, len(data))
         return True
@@ -233,22 +257,19 @@ class Journal:
         self._state = after
         self._since_snapshot += weight(body, size)
 
-    def _was_deleted(self, number: int) -> bool:
-        """Whether this number has had an entry that is no longer needed."""
+    def _may_be_late(self, number: int) -> bool:
+        """Whether others have gone on beyond this number: then it may have had an entry that was deleted."""
         return any(taken >= number for taken in _numbers(self._store, SNAPSHOTS))
 
     def _snapshot(self) -> None:
         self._store.put(snapshot_key(self._state.number), to_bytes(self._state))
         self._since_snapshot = 0
-        older, kept = _split(_numbers(self._store, SNAPSHOTS))
-        for number in older:
-            self._store.delete(snapshot_key(number))
-        if len(kept) == _SNAPSHOTS_KEPT:
-            # A driver that was replaced comes here, too: later entries may be openings that it does not know of.
-            last, openings = min(kept[0], self._state.number), frozenset(self._state.opened_at)
-            for number in _numbers(self._store, JOURNAL):
-                if number <= last and number not in openings:
-                    self._store.delete(entry_key(number))
+        if self._cleaning is not None:
+            if not self._cleaning.done():
+                return  # the next snapshot has more deleted
+            if error := self._cleaning.exception():
+                _LOG.warning("old entries of the journal could not be deleted (%s)", error)
+        self._cleaning = self._cleaner.submit(_delete_superfluous, self._store, self._state)
 
     def _fenced(self) -> FencedError:
         number, mine = self._state.next_number, self._state.epoch
@@ -269,6 +290,27 @@ class Journal:
             f" {other.driver.host} with process id {other.driver.pid} took over in epoch"
             f" {other.epoch}; {stop}"
         )
+
+
+def _unwritten(error: BaseException) -> StorageError:
+    return StorageError(f"an entry of the journal could not be written ({error!r}); start again")
+
+
+def _delete_superfluous(store: Store, state: JournalState) -> None:
+    """Delete the snapshots but the last two, and the entries before these, but for openings.
+
+    state: as of a snapshot of this driver. Whatever is left, as at the end of a process, the next call deletes.
+    """
+    older, kept = _split(_numbers(store, SNAPSHOTS))
+    for number in older:
+        store.delete(snapshot_key(number))
+    if len(kept) < _SNAPSHOTS_KEPT:
+        return
+    # A driver that was replaced comes here, too: later entries may be openings that it does not know of.
+    last, openings = min(kept[0], state.number), frozenset(state.opened_at)
+    for number in _numbers(store, JOURNAL):
+        if number <= last and number not in openings:
+            store.delete(entry_key(number))
 
 
 def read_only(store: Store) -> JournalState:

@@ -1,6 +1,7 @@
 """Carries out what happens at a timestep boundary: changes, another program, sources, the intent.
 
-Whatever is decided here is in the journal before it happens.
+Changes and programs are in the journal before they happen. The intent is written while its timestep runs, and is there
+before anything of the timestep can be seen.
 """
 
 from __future__ import annotations

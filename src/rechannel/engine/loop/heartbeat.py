@@ -7,10 +7,11 @@ driver was replaced; then both the signs and the driver end.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from rechannel.errors import FencedError
-from rechannel.telemetry.troubles import Trouble
+from rechannel.telemetry.troubles import Trouble, unheard
 
 RENEW_SECONDS = 2.0
 LOOK_SECONDS = 0.5
@@ -51,6 +52,23 @@ class Heartbeat:
                 self._trouble(LEASE, error)
             else:
                 self._trouble(LEASE, None)
+
+
+@contextmanager
+def signs(renew: Callable[[], None], seconds: float = RENEW_SECONDS) -> Iterator[None]:
+    """Renew the lease of a driver that opens: that may take longer than a lease is fresh.
+
+    Signs end if it was replaced, which the driver finds out when it writes to the journal.
+    """
+    over = threading.Event()
+    heart = Heartbeat(
+        renew, over=over, replaced=lambda _replaced: None, trouble=unheard, seconds=seconds
+    )
+    heart.start()
+    try:
+        yield
+    finally:
+        over.set()
 
 
 class Sentinel:

@@ -199,7 +199,10 @@ class IncrementalWindows:
         """Runs of the totals of a window and of their changes."""
         runs = [run for run in self._state.totals if run.due == (end, end)]
         store = self._program.store
-        opened = [OpenRun(open_segment(store, run.segment, run.digest), run.clip) for run in runs]
+        opened = [
+            OpenRun(open_segment(store, run.segment, run.digest, run.size), run.clip)
+            for run in runs
+        ]
         return [
             (run, each)
             for run, each in zip(runs, opened, strict=True)

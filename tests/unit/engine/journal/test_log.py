@@ -224,7 +224,36 @@ def test_an_opening_at_a_number_that_was_deleted_is_taken_back(store):
     assert read_only(store) == state
 
 
+def test_an_opening_that_another_driver_has_gone_on_from_stays(store, monkeypatch):
+    """The driver that opened slept before it asked whether its number was a deleted one."""
+    zombie = start(store, pid=1, snapshot_every=2)
+    commit(zombie)
+    late, _ = Journal.open(store, keep_versions=3, snapshot_every=2)
+    asked = Journal._may_be_late
+    newest = []
+
+    def slept(journal, number):
+        if journal is late and not newest:
+            newest.append(start(store, pid=3, snapshot_every=2))
+            commit(newest[0], 6)
+        return asked(journal, number)
+
+    monkeypatch.setattr(Journal, "_may_be_late", slept)
+    number = late.state.next_number
+    state = late.append(opened(2))
+    assert number in names(store, "journal/")
+    assert (state.epoch, state.last_committed) == (4, 7)
+    assert {number, state.number} <= set(state.opened_at)
+    with pytest.raises(FencedError):
+        zombie.append(Note(kind="a", body=1))
+    assert read_only(store) == state
+
+
 # Written while the driver goes on --------------------------------------------------------------------
+
+
+class Panic(BaseException):
+    """What libraries in Rust fail with when they find a mistake of their own."""
 
 
 class Held(Executor):
@@ -242,7 +271,7 @@ class Held(Executor):
         future, call = self.calls.pop(0)
         try:
             future.set_result(call())
-        except StorageError as error:
+        except (StorageError, Panic) as error:
             future.set_exception(error)
 
 
@@ -319,6 +348,60 @@ def test_one_that_the_store_refused_leaves_the_rest_to_another_opening():
     assert journal.fenced() is None
     assert names(store, "journal/") == [1]
     assert journal.state == read_only(store)
+
+
+def test_one_that_fails_with_no_exception_leaves_no_gap(store, monkeypatch):
+    journal, writer = held(store)
+    create = store.create
+
+    def panics(key, data):
+        monkeypatch.setattr(store, "create", create)
+        raise Panic
+
+    monkeypatch.setattr(store, "create", panics)
+    journal.append_soon(intent(1))
+    writer.make()
+    assert journal.fenced() is None  # the heartbeat is the first to hear of it
+    for call in (journal.settle, lambda: journal.append(Committed(timestep=1))):
+        with pytest.raises(StorageError, match=r"could not be written \(Panic\(\)\); start again"):
+            call()
+    assert names(store, "journal/") == [1]
+    assert journal.state == read_only(store)
+
+
+def test_whoever_is_interrupted_while_it_waits_leaves_it_to_the_next(store, monkeypatch):
+    journal, writer = held(store)
+    journal.append_soon(intent(1))
+    (future, _) = writer.calls[0]
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(future, "result", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        journal.settle()
+    monkeypatch.undo()
+    writer.make()
+    journal.append(Committed(timestep=1))
+    assert read_only(store) == journal.state
+
+
+def test_old_entries_are_deleted_beside_the_driver(store):
+    cleaner = Held()
+    journal, _ = Journal.open(store, keep_versions=3, snapshot_every=2, cleaner=cleaner)
+    journal.append(opened())
+    commit(journal, 9)
+    assert len(cleaner.calls) == 1  # the next one deletes more
+    assert names(store, "journal/") == [*range(1, journal.state.number + 1)]
+    assert len(names(store, "snapshots/")) > 2
+    cleaner.make()
+    oldest, _ = names(store, "snapshots/")
+    taken = [each for each in names(store, "journal/") if each <= oldest]
+    assert 1 in taken  # the opening stays
+    assert len(taken) < oldest
+    commit(journal, 6)
+    cleaner.make()
+    assert read_only(store) == journal.state
 
 
 def test_without_a_writer_it_is_written_at_once(store):

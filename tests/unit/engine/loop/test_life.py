@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
+from importlib import import_module
 from typing import Any
 
 import pytest
 
 import rechannel as rc
+from rechannel import job_seams
 from rechannel.engine.journal.lease import read_lease
 from rechannel.engine.loop import life
+from rechannel.engine.loop.heartbeat import signs
 from rechannel.engine.stages.inprocess import InProcessRunner
-from rechannel.errors import RefusedError, SessionError, StorageError, UserFunctionError
+from rechannel.errors import (
+    RefusedError,
+    SessionError,
+    StateInUseError,
+    StorageError,
+    UserFunctionError,
+)
 from rechannel.job import InProcess, Job
 from rechannel.running import RunningJob
 from rechannel.running import job as running_job
+from rechannel.sources.native import NativeReader
 from rechannel.state.keys import LEASE
 from rechannel.state.stores.memory import MemoryStore
 from rechannel.testing import script
@@ -139,3 +150,40 @@ def wait_until(condition: Any) -> None:
             return
         threading.Event().wait(0.005)
     raise AssertionError("it did not happen")
+
+
+def test_a_driver_gives_signs_while_it_opens(monkeypatch):
+    """Else another one would take a driver that loads a large state for a dead one."""
+    store, seen = MemoryStore(), set()
+
+    def seen_three() -> bool:
+        holder = read_lease(store)
+        assert holder is not None
+        seen.add(holder.heartbeat_ms)
+        return len(seen) == 3
+
+    def loads(*_: Any) -> None:
+        wait_until(seen_three)
+
+    monkeypatch.setattr(job_seams, "signs", partial(signs, seconds=0.005))
+    monkeypatch.setattr(import_module("rechannel.assembly.assemble"), "load_initial", loads)
+    job = started(store)
+    job.process_all_available(60)
+    job.stop(60)
+    assert len(seen) == 3
+
+
+def test_a_start_that_is_refused_leaves_nothing_open(monkeypatch):
+    store = MemoryStore()
+    job = started(store)
+    closed = []
+
+    def close(reader: NativeReader) -> None:
+        closed.append(reader)
+
+    monkeypatch.setattr(NativeReader, "close", close)
+    with pytest.raises(StateInUseError):
+        started(store)
+    assert len(closed) == 1
+    job.stop(60)
+    assert len(closed) == 2

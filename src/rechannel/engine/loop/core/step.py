@@ -2,8 +2,8 @@
 
 The rules:
 
-- Everything that is decided of a timestep is in the journal before it happens: the intent before any unit runs, the
-  commit before anything is published, released or forgotten.
+- Everything that is decided of a timestep is in the journal before anyone can see it: the intent before a sink stages
+  anything and before the commit, the commit before anything is published, released or forgotten.
 - A unit runs when the units that feed it are done, and, if it has state, when it is done with the timestep before
   (`schedule.py`).
 - Timesteps are committed in order, one per turn, each when all of its units are done.
