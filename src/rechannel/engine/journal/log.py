@@ -205,7 +205,7 @@ class Journal:
             free = pending.written.result()
         except BaseException as error:
             if not pending.written.done():
-                raise  # whoever waited was interrupted, and the entry is still being written
+                raise  # the wait was interrupted, and the entry is still being written
             # Libraries that are not in Python may fail with what is no Exception.
             self._give_up(pending, error if isinstance(error, Exception) else _unwritten(error))
             raise self._failed from error  # type: ignore[misc] # it was just set
