@@ -114,16 +114,33 @@ class Json(Format):
 
 
 def _lines(values: pa.Array) -> pa.Buffer:
-    """Return one value per line, after `FIRST`. Raises ValueError for an empty one, which would not be a line."""
+    """Return one value per line, after `FIRST`. Raises ValueError if lines may hold parts of objects.
+
+    Arrow's reader sees no lines, only objects one after the other. If each line begins and ends with a brace, none of
+    them can end within an object: a line break is not allowed in a text, nor `{` or `null` after `}`. So a line holds
+    at least one object, and as many objects as lines are one each. A single value needs no such look.
+    """
     texts = values.cast(pa.large_binary()).cast(pa.large_string())
     texts = pc.fill_null(texts, pa.scalar("{}", pa.large_string()))
-    if pc.any(pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(texts)), 0)).as_py():
-        raise ValueError("an empty value is no object")
+    if not _are_braced(texts):
+        trimmed = pc.utf8_trim_whitespace(texts)
+        if pc.any(pc.equal(pc.binary_length(trimmed), 0)).as_py():
+            raise ValueError("an empty value is no object")
+        if len(texts) > 1 and not _are_braced(trimmed):
+            raise ValueError("a value among others is no object")
     lines = _joined(texts)
     if np.count_nonzero(np.frombuffer(lines, np.uint8) <= LAST_BREAK) == len(texts):
         return lines
     # Line breaks stand between the parts of an object only: within a text, JSON has them as escapes.
     return _joined(pc.replace_substring_regex(texts, r"[\r\n]", " "))
+
+
+def _are_braced(texts: pa.Array) -> bool:
+    """Return whether all texts begin and end as an object does, or are null."""
+    braced = pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}"))
+    if pc.all(braced).as_py():
+        return True
+    return bool(pc.all(pc.or_(braced, pc.equal(texts, "null"))).as_py())
 
 
 def _joined(texts: pa.Array) -> pa.Buffer:

@@ -9,7 +9,7 @@ import sys
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import rechannel as rc
@@ -110,6 +110,33 @@ def test_what_does_not_fit_is_no_row_of_another():
     found = Json(schema=COLUMNS).parsed(values)
     assert found.rows.num_rows == 0
     assert found.errors == {0: "an empty value is no object", 1: "1 values hold 2 objects"}
+
+
+def test_objects_too_many_do_not_stand_in_for_one_that_is_torn():
+    values = [b'{"n": 1}{"n": 666}{"z":', b'{"n": 5}', b"}", b'{"n": 7}']
+    found = Json(schema=COLUMNS).parsed(pa.array(values))
+    assert found.rows.column("n").to_pylist() == [5, 7]
+    assert sorted(found.errors) == [0, 2]
+
+
+FRAGMENTS = [
+    b"{", b"}", b'{"n": 1}', b'{"n": ', b"2", b",", b'"z": ', b'"', b"null", b"[", b"]", b" ", b"\n", b"\x00", b"\\",
+]  # fmt: skip
+torn = st.lists(st.sampled_from(FRAGMENTS), min_size=1, max_size=6).map(b"".join)
+
+
+@given(st.lists(torn | st.sampled_from([b'{"n": 3}', None]), max_size=6))
+@example([b'{"n": {"n": 1}', b"null", b'{"n": 1}{"n": 1}'])
+@example([b'{"z": "}', b'{", "n": 1}', b'{"n": 1}{"n": 2}'])
+@example([b'{"n": 1}{"n": 2}\x00}', b'{"n": 3}'])
+@example([b'{"z": [{}', b'{"n": 3}{}', b"{}]}{}"])
+@example([b'{"n": 1}{"n": 2}{"z": ', b'{"n": 5}', b"}"])
+def test_values_are_read_together_as_each_of_them_alone(values):
+    form = Json(schema=COLUMNS)
+    found = form.parsed(pa.array(values, pa.binary()))
+    alone = [form.parsed(pa.array([value], pa.binary())) for value in values]
+    assert found.errors == {at: of.errors[0] for at, of in enumerate(alone) if of.errors}
+    assert found.rows.to_pylist() == [row for of in alone for row in of.rows.to_pylist()]
 
 
 TYPED = pa.schema(
