@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from rechannel.kernels.functions.formats.format import Format, Parsed, by_halves, joined
+from rechannel.kernels.functions.formats.json_columns import as_declared, read_as
 from rechannel.kernels.functions.formats.json_suspects import suspects
 
 FIRST = "{}"
@@ -29,11 +30,15 @@ class Json(Format):
 
     Members that the schema does not have are ignored, and columns without a member are null, as is every column for a
     null, be it of the column or the text of one. A value of another type does not fit: a text is no number, 1.5 is no
-    whole number.
+    whole number. Dates are texts such as "2026-01-31", and bytes are base64.
     """
 
     called: ClassVar[str] = "JSON"
     schema: pa.Schema
+
+    def __post_init__(self) -> None:
+        """Check that the columns can be read. Raises DataflowError."""
+        read_as(self.schema)
 
     @property
     def columns(self) -> pa.Schema:
@@ -85,7 +90,7 @@ class Json(Format):
             self._read(pa.array([value]))
             return
         line = value.replace(b"\r", b" ").replace(b"\n", b" ")
-        self._table(pa.py_buffer(FIRST.encode() + b"\n" + line), 1)
+        self._rows(pa.py_buffer(FIRST.encode() + b"\n" + line), 1)
 
     def _read(self, values: pa.Array) -> pa.RecordBatch:
         """Read values. Raises ValueError if one cannot be read."""
@@ -93,8 +98,16 @@ class Json(Format):
             lines = _lines(values)
         except pa.ArrowInvalid as error:
             raise ValueError(str(error)) from None
-        (made,) = self._table(lines, len(values)).slice(1).combine_chunks().to_batches()
-        return pa.RecordBatch.from_arrays(made.columns, schema=self.schema)
+        return self._rows(lines, len(values))
+
+    def _rows(self, lines: pa.Buffer, count: int) -> pa.RecordBatch:
+        """Return the rows of as many lines, after the first one. Raises ValueError."""
+        (made,) = self._table(lines, count).slice(1).combine_chunks().to_batches()
+        columns = [
+            as_declared(column, field.type)
+            for column, field in zip(made.columns, self.schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _table(self, lines: pa.Buffer, count: int) -> pa.Table:
         """Return as many objects as were expected, after the first one. Raises ValueError."""
@@ -103,7 +116,7 @@ class Json(Format):
                 pa.BufferReader(lines),
                 read_options=pj.ReadOptions(use_threads=False, block_size=max(1, lines.size + 1)),
                 parse_options=pj.ParseOptions(
-                    explicit_schema=self.schema, unexpected_field_behavior="ignore"
+                    explicit_schema=read_as(self.schema), unexpected_field_behavior="ignore"
                 ),
             )
         except pa.ArrowInvalid as error:
