@@ -25,7 +25,10 @@ __all__ = ["Format", "Registry", "avro", "avro_schema", "json", "protobuf", "reg
 
 
 def json(schema: pa.Schema | str) -> Format:
-    """Objects of JSON. schema: columns to read, as an Arrow schema or as Spark DDL text."""
+    """Objects of JSON. schema: columns to read, as an Arrow schema or as Spark DDL text.
+
+    Raises DataflowError that names a column which cannot be read from JSON, such as a map.
+    """
     return Json(schema=schema_of(schema))
 
 

@@ -86,14 +86,17 @@ class Formatted:
     ) -> Stream:
         """Read columns from JSON objects: `decode(rc.formats.json(schema))`.
 
-        Members that `schema` lacks are ignored, missing ones are null, and a null object is a row of nulls.
+        Members that `schema` lacks are ignored, missing ones are null, and a null object is a row of nulls. Dates are
+        texts such as "2026-01-31", and bytes are base64. A text is no number, nor are "NaN" and "Infinity".
 
         Args:
-            schema: columns to read.
+            schema: columns to read, without maps: a STRUCT has the members of an object that are needed.
             column: where the objects are, as text or binary.
             keep: columns of the stream that stay beside them.
             on_error: as in `decode`.
             name: of the node.
+
+        Raises DataflowError that names a column which cannot be read from JSON.
         """
         made = Json(schema=schema_of(schema))
         return self._decode("decode_json", made, column, keep, on_error, name)

@@ -123,20 +123,14 @@ def found(place: Place, seen: Mapping[str, TopicSeen], first: Mapping[Part, int]
     """Return where each partition is read on.
 
     seen: all topics that are to be read. first: where partitions begin that the stream has not read, as far as it is
-    not their first record. Of a topic that is gone nothing is read, and its place is kept: whether
-    it had records left is not known.
+    not their first record. Of a topic or partition that is not seen, nothing is read, and its place is kept: a topic
+    may have had records left, and a partition only has no broker at the moment, or is not assigned.
     """
-    at, begins, high, lost = {}, {}, {}, list[Lost]()
-    for topic, known in place.ids.items():
-        if topic in seen:
-            continue
-        for part in (each for each in place.next if each.topic == topic):
-            at[part] = high[part] = place.next[part]
-        lost.append(
-            Lost(part=Part(topic, -1), next=0, low=0, why=f"topic {topic!r} ({known}) is gone")
-        )
+    lost = list(_gone(place, seen))
+    at = {part: before for part, before in place.next.items() if _is_kept(part, place, seen)}
+    begins, high = dict[Part, int](), dict(at)
     for topic, of in seen.items():
-        anew = bool(of.id and place.ids.get(topic) and of.id != place.ids[topic])
+        anew = _is_anew(topic, place, seen)
         for partition, ends in of.parts.items():
             part = Part(topic, partition)
             high[part] = ends.high
@@ -152,6 +146,26 @@ def found(place: Place, seen: Mapping[str, TopicSeen], first: Mapping[Part, int]
             lost.append(Lost(part=part, next=before, low=ends.low, why=why))
     ids = dict(place.ids) | {topic: of.id for topic, of in seen.items()}
     return Found(ids=ids, at=at, begins=begins, high=high, lost=tuple(lost))
+
+
+def _gone(place: Place, seen: Mapping[str, TopicSeen]) -> Iterator[Lost]:
+    for topic, known in place.ids.items():
+        if topic not in seen:
+            why = f"topic {topic!r} ({known}) is gone"
+            yield Lost(part=Part(topic, -1), next=0, low=0, why=why)
+
+
+def _is_anew(topic: str, place: Place, seen: Mapping[str, TopicSeen]) -> bool:
+    """Return whether a topic was deleted and made anew. Topics without ids do not say."""
+    before, now = place.ids.get(topic), seen[topic].id
+    return bool(before and now and before != now)
+
+
+def _is_kept(part: Part, place: Place, seen: Mapping[str, TopicSeen]) -> bool:
+    """Return whether nothing is seen of a partition that may be seen again."""
+    if part.topic not in seen:
+        return True
+    return part.partition not in seen[part.topic].parts and not _is_anew(part.topic, place, seen)
 
 
 def _why_lost(before: int, ends: Ends, *, anew: bool) -> str | None:

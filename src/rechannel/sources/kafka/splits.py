@@ -48,6 +48,8 @@ class _Consumer:
     """Offset that it gives next; -1 = anywhere."""
     pending: list[Any] = field(default_factory=list)
     """Records that it has given and that were after the end of the range."""
+    ended: int = -1
+    """Offset of the end of the partition that it has told last, after all records before it; it tells an end once."""
 
 
 _Key = tuple[tuple[tuple[str, str], ...], str, int]
@@ -174,7 +176,7 @@ class _Range:
         consumer = self._consumer
         try:
             if consumer.at != self._at:
-                consumer.pending = []
+                consumer.pending, consumer.ended = [], -1
                 self._client.assign([TopicPartition(self._topic, self._partition, self._at)])
             consumer.at = -1  # until the range is read
             reached = -1
@@ -189,10 +191,13 @@ class _Range:
             raise self._unreadable(error.args[0]) from error
 
     def _fetched(self) -> list[Any]:
-        """Return what the client has, at least one record or event."""
+        """Return what the client has: at least one record or event, unless it has told that the range ends."""
         pending, self._consumer.pending = self._consumer.pending, []
         if pending:
             return pending
+        if self._consumer.ended >= self._stop:
+            self._at = self._stop
+            return []
         # With a time-out, `consume` would wait for as many records as there are offsets, and some have none.
         got: list[Any] = self._client.consume(min(RECORDS_AT_ONCE, self._stop - self._at), 0)
         while not got:
@@ -214,6 +219,7 @@ class _Range:
         for each in events:
             error = each.error()
             if error.code() == KafkaError._PARTITION_EOF:
+                self._consumer.ended = each.offset()
                 self._at = max(self._at, each.offset())
             elif not error.retriable():
                 raise self._unreadable(error)

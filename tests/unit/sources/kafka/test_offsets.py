@@ -137,6 +137,29 @@ def test_a_topic_that_is_gone_keeps_its_place():
     assert after.next[Part("t", 0)] == 50
 
 
+@pytest.mark.parametrize("known_as", ["one", ""])
+def test_a_partition_that_is_not_seen_for_a_while_keeps_its_place(known_as):
+    both = {"t": topic((0, 60), (0, 40), known_as=known_as)}
+    begun = taken(found(NEW, both, {}), None)
+    one = {"t": topic((0, 70), known_as=known_as)}
+    looked = found(begun, one, {})
+    assert looked.lost == ()
+    away = taken(looked, None)
+    assert ranges(begun, away) == [("t", 0, 60, 70)]
+    assert left(away.as_offset(), looked.high) == 0
+    away = place_of(json.loads(json.dumps(away.as_offset())))
+    back = taken(found(away, {"t": topic((0, 70), (0, 45), known_as=known_as)}, {}), None)
+    assert ranges(away, back) == [("t", 1, 40, 45)]
+
+
+def test_a_partition_that_is_not_seen_of_a_topic_made_anew_begins_with_its_first_record():
+    begun = taken(found(NEW, {"t": topic((0, 60), (0, 40))}, {}), None)
+    anew = taken(found(begun, {"t": topic((0, 5), known_as="two")}, {}), None)
+    assert ranges(begun, anew) == [("t", 0, 0, 5)]
+    more = taken(found(anew, {"t": topic((0, 5), (0, 50), known_as="two")}, {}), None)
+    assert ranges(anew, more) == [("t", 1, 0, 50)]
+
+
 def test_brokers_without_ids_of_topics():
     place = Place(ids={"t": ""}, next={Part("t", 0): 5})
     assert not found(place, {"t": topic((0, 9), known_as="")}, {}).lost

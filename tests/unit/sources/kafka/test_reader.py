@@ -142,6 +142,17 @@ def test_brokers_that_do_not_answer_when_they_are_asked_again_lose_nothing():
     assert "no answer" in str(source.complaint)
 
 
+def test_a_partition_that_the_brokers_do_not_know_for_one_look_is_not_read_again():
+    brokers = Told(60, 40)
+    source = reader(brokers)
+    begun = source.latest(source.initial(), 0)
+    brokers.has(60)
+    assert source.latest(begun, 0) is begun
+    assert source.complaint is None
+    brokers.has(60, 40)
+    assert source.latest(begun, 0) is begun
+
+
 def test_topics_and_partitions_that_do_not_exist_are_named():
     brokers = Told(1)
     brokers.topics.clear()

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from rechannel.kernels.functions.formats.format import Format, Parsed, by_halves, joined
+from rechannel.kernels.functions.formats.json_columns import as_declared, read_as
 from rechannel.kernels.functions.formats.json_suspects import suspects
 
 FIRST = "{}"
@@ -29,11 +30,15 @@ class Json(Format):
 
     Members that the schema does not have are ignored, and columns without a member are null, as is every column for a
     null, be it of the column or the text of one. A value of another type does not fit: a text is no number, 1.5 is no
-    whole number.
+    whole number. Dates are texts such as "2026-01-31", and bytes are base64.
     """
 
     called: ClassVar[str] = "JSON"
     schema: pa.Schema
+
+    def __post_init__(self) -> None:
+        """Check that the columns can be read. Raises DataflowError."""
+        read_as(self.schema)
 
     @property
     def columns(self) -> pa.Schema:
@@ -85,7 +90,7 @@ class Json(Format):
             self._read(pa.array([value]))
             return
         line = value.replace(b"\r", b" ").replace(b"\n", b" ")
-        self._table(pa.py_buffer(FIRST.encode() + b"\n" + line), 1)
+        self._rows(pa.py_buffer(FIRST.encode() + b"\n" + line), 1)
 
     def _read(self, values: pa.Array) -> pa.RecordBatch:
         """Read values. Raises ValueError if one cannot be read."""
@@ -93,8 +98,16 @@ class Json(Format):
             lines = _lines(values)
         except pa.ArrowInvalid as error:
             raise ValueError(str(error)) from None
-        (made,) = self._table(lines, len(values)).slice(1).combine_chunks().to_batches()
-        return pa.RecordBatch.from_arrays(made.columns, schema=self.schema)
+        return self._rows(lines, len(values))
+
+    def _rows(self, lines: pa.Buffer, count: int) -> pa.RecordBatch:
+        """Return the rows of as many lines, after the first one. Raises ValueError."""
+        (made,) = self._table(lines, count).slice(1).combine_chunks().to_batches()
+        columns = [
+            as_declared(column, field.type)
+            for column, field in zip(made.columns, self.schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _table(self, lines: pa.Buffer, count: int) -> pa.Table:
         """Return as many objects as were expected, after the first one. Raises ValueError."""
@@ -103,7 +116,7 @@ class Json(Format):
                 pa.BufferReader(lines),
                 read_options=pj.ReadOptions(use_threads=False, block_size=max(1, lines.size + 1)),
                 parse_options=pj.ParseOptions(
-                    explicit_schema=self.schema, unexpected_field_behavior="ignore"
+                    explicit_schema=read_as(self.schema), unexpected_field_behavior="ignore"
                 ),
             )
         except pa.ArrowInvalid as error:
@@ -114,16 +127,33 @@ class Json(Format):
 
 
 def _lines(values: pa.Array) -> pa.Buffer:
-    """Return one value per line, after `FIRST`. Raises ValueError for an empty one, which would not be a line."""
+    """Return one value per line, after `FIRST`. Raises ValueError if lines may hold parts of objects.
+
+    Arrow's reader sees no lines, only objects one after the other. If each line begins and ends with a brace, none of
+    them can end within an object: a line break is not allowed in a text, nor `{` or `null` after `}`. So a line holds
+    at least one object, and as many objects as lines are one each. A single value needs no such look.
+    """
     texts = values.cast(pa.large_binary()).cast(pa.large_string())
     texts = pc.fill_null(texts, pa.scalar("{}", pa.large_string()))
-    if pc.any(pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(texts)), 0)).as_py():
-        raise ValueError("an empty value is no object")
+    if not _are_braced(texts):
+        trimmed = pc.utf8_trim_whitespace(texts)
+        if pc.any(pc.equal(pc.binary_length(trimmed), 0)).as_py():
+            raise ValueError("an empty value is no object")
+        if len(texts) > 1 and not _are_braced(trimmed):
+            raise ValueError("a value among others is no object")
     lines = _joined(texts)
     if np.count_nonzero(np.frombuffer(lines, np.uint8) <= LAST_BREAK) == len(texts):
         return lines
     # Line breaks stand between the parts of an object only: within a text, JSON has them as escapes.
     return _joined(pc.replace_substring_regex(texts, r"[\r\n]", " "))
+
+
+def _are_braced(texts: pa.Array) -> bool:
+    """Return whether all texts begin and end as an object does, or are null."""
+    braced = pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}"))
+    if pc.all(braced).as_py():
+        return True
+    return bool(pc.all(pc.or_(braced, pc.equal(texts, "null"))).as_py())
 
 
 def _joined(texts: pa.Array) -> pa.Buffer:

@@ -6,6 +6,7 @@ value that is not suspected costs time, and nothing else.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Annotated, Any
@@ -43,7 +44,7 @@ def _look(schema: pa.Schema) -> Callable[[bytes], Any]:
     return decode
 
 
-def _kind(kind: pa.DataType) -> Any:
+def _kind(kind: pa.DataType) -> Any:  # noqa: PLR0911 - a table
     """Return what a value of a type is in JSON, at least; Any if nothing is known of that."""
     if pa.types.is_boolean(kind):
         return bool
@@ -56,6 +57,10 @@ def _kind(kind: pa.DataType) -> Any:
         return float
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return str
+    if pa.types.is_date(kind):
+        return dt.date
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return bytes  # from base64
     if pa.types.is_timestamp(kind):
         return Annotated[str, msgspec.Meta(pattern=MOMENT)]
     if pa.types.is_list(kind):

@@ -9,7 +9,7 @@ import sys
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import rechannel as rc
@@ -81,6 +81,61 @@ def test_times_and_nested_members():
     }
 
 
+def test_dates_are_texts_and_bytes_are_base64():
+    inner = pa.struct([("day", pa.date32()), ("raws", pa.list_(pa.binary()))])
+    columns = pa.schema(
+        [("day", pa.date32()), ("raw", pa.binary()), ("in", inner), ("at", pa.date64())]
+    )
+    day, text = dt.date(2026, 1, 31), "2026-01-31"
+    rows = [
+        {"day": text, "raw": "aGk=", "in": {"day": text, "raws": ["", None, "aGk="]}, "at": text},
+        {"in": None},
+        {"in": {"raws": None}, "raw": ""},
+        {"in": {"raws": []}},
+    ]
+    none = dict.fromkeys(columns.names)
+    assert parse(*map(json.dumps, rows), columns=columns) == [
+        {"day": day, "raw": b"hi", "in": {"day": day, "raws": [b"", None, b"hi"]}, "at": day},
+        none,
+        none | {"in": {"day": None, "raws": None}, "raw": b""},
+        none | {"in": {"day": None, "raws": []}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("member", "words"),
+    [
+        ({"day": "2026-02-30"}, "Failed to parse string: '2026-02-30'"),
+        ({"day": 5}, "changed from string to number"),
+        ({"raw": "hi"}, "'hi' is no base64, in which JSON has bytes"),
+        ({"in": [{"raw": "hi"}]}, "'hi' is no base64"),
+    ],
+)
+def test_dates_and_bytes_that_do_not_fit_are_errors(member, words):
+    inner = pa.list_(pa.struct([("raw", pa.binary())]))
+    columns = pa.schema([("day", pa.date32()), ("raw", pa.binary()), ("in", inner)])
+    values = [b"{}", json.dumps(member).encode(), b'{"raw": "aGk="}']
+    found = Json(schema=columns).parsed(pa.array(values))
+    assert found.rows.column("raw").to_pylist() == [None, b"hi"]
+    assert list(found.errors) == [1]
+    assert words in found.errors[1]
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ("n BIGINT, m MAP<STRING, BIGINT>", r"'m' is map<string,bigint>, .* declare it as a STRUCT"),
+        ("l ARRAY<STRUCT<m: MAP<STRING, DATE>>>", r"column 'l\.m' is map<string,date>"),
+        (pa.schema([("d", pa.duration("us"))]), r"'d' is duration\[us\], .* read them with map_batches"),
+        (pa.schema([("b", pa.binary(2))]), "column 'b' is fixed_size_binary"),
+        (pa.schema([("l", pa.list_(pa.int64(), 2))]), "column 'l' is "),
+    ],
+)  # fmt: skip
+def test_columns_that_json_cannot_give_are_refused(columns, words):
+    with pytest.raises(DataflowError, match=words):
+        rc.formats.json(columns)
+
+
 BAD = [
     b"nope",
     b"",
@@ -112,10 +167,38 @@ def test_what_does_not_fit_is_no_row_of_another():
     assert found.errors == {0: "an empty value is no object", 1: "1 values hold 2 objects"}
 
 
+def test_objects_too_many_do_not_stand_in_for_one_that_is_torn():
+    values = [b'{"n": 1}{"n": 666}{"z":', b'{"n": 5}', b"}", b'{"n": 7}']
+    found = Json(schema=COLUMNS).parsed(pa.array(values))
+    assert found.rows.column("n").to_pylist() == [5, 7]
+    assert sorted(found.errors) == [0, 2]
+
+
+FRAGMENTS = [
+    b"{", b"}", b'{"n": 1}', b'{"n": ', b"2", b",", b'"z": ', b'"', b"null", b"[", b"]", b" ", b"\n", b"\x00", b"\\",
+]  # fmt: skip
+torn = st.lists(st.sampled_from(FRAGMENTS), min_size=1, max_size=6).map(b"".join)
+
+
+@given(st.lists(torn | st.sampled_from([b'{"n": 3}', None]), max_size=6))
+@example([b'{"n": {"n": 1}', b"null", b'{"n": 1}{"n": 1}'])
+@example([b'{"z": "}', b'{", "n": 1}', b'{"n": 1}{"n": 2}'])
+@example([b'{"n": 1}{"n": 2}\x00}', b'{"n": 3}'])
+@example([b'{"z": [{}', b'{"n": 3}{}', b"{}]}{}"])
+@example([b'{"n": 1}{"n": 2}{"z": ', b'{"n": 5}', b"}"])
+def test_values_are_read_together_as_each_of_them_alone(values):
+    form = Json(schema=COLUMNS)
+    found = form.parsed(pa.array(values, pa.binary()))
+    alone = [form.parsed(pa.array([value], pa.binary())) for value in values]
+    assert found.errors == {at: of.errors[0] for at, of in enumerate(alone) if of.errors}
+    assert found.rows.to_pylist() == [row for of in alone for row in of.rows.to_pylist()]
+
+
 TYPED = pa.schema(
     [
         ("n", pa.int32()), ("x", pa.float32()), ("at", pa.timestamp("us", "UTC")), ("l", pa.list_(pa.int8())),
         ("in", pa.struct([("a", pa.bool_())])), ('a"b', pa.string()), ("d", pa.decimal128(9, 2)), ("u", pa.uint64()),
+        ("day", pa.date32()), ("raw", pa.binary()), ("days", pa.list_(pa.struct([("d", pa.date32())]))),
     ]
 )  # fmt: skip
 MEMBERS = {
@@ -127,6 +210,9 @@ MEMBERS = {
     'a"b': ["x", "\u2028", 1],
     "d": ["1.25", 1.25, "x"],
     "u": [0, 2**64 - 1, 2**64, -1],
+    "day": ["2026-01-31", "2026-02-30", "2026-1-1", "", 5, None],
+    "raw": ["aGk=", "", "aGk", "a Gk=", "\u00fc", 5, None],
+    "days": [[], [{"d": "2026-01-31"}, {}, None], [{"d": "soon"}], [{"d": 5}], None],
 }  # fmt: skip
 wild = st.fixed_dictionaries(
     {}, optional={name: st.sampled_from(of) for name, of in MEMBERS.items()}

@@ -1,0 +1,156 @@
+"""Ranges of a partition as tasks read them, with a client that gives what a test wants."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+
+import pytest
+from confluent_kafka import KafkaError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rechannel.errors import StorageError
+from rechannel.sources.kafka import splits
+from rechannel.sources.kafka.splits import KafkaSplits
+
+
+@dataclass(frozen=True)
+class Message:
+    """A record, or an event at an offset."""
+
+    at: int
+    event: int | None = None
+
+    def offset(self):
+        return self.at
+
+    def error(self):
+        return None if self.event is None else KafkaError(self.event)
+
+    def value(self):
+        return b"%d" % self.at
+
+    def __len__(self):
+        return 1
+
+
+def end(offset: int) -> Message:
+    return Message(offset, KafkaError._PARTITION_EOF)
+
+
+class Client:
+    """Has a queue of records and events. It tells each end of the partition once, as librdkafka does."""
+
+    def __init__(self, *queue: Message) -> None:
+        self.log, self.queue = list(queue), deque[Message]()
+        self.assigned: list[int] = []
+        self.closed = False
+
+    def assign(self, positions):
+        (position,) = positions
+        self.assigned.append(position.offset)
+        self.queue = deque(
+            each for each in self.log if each.at >= position.offset or each.event is not None
+        )
+
+    def consume(self, most, timeout):
+        return [self.queue.popleft() for _ in range(min(most, len(self.queue)))]
+
+    def poll(self, timeout):
+        return self.queue.popleft() if self.queue else None
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.fixture(autouse=True)
+def no_consumers_kept(monkeypatch):
+    monkeypatch.setattr(splits, "_KEPT", OrderedDict())
+    monkeypatch.setattr(splits, "POLL_S", 0.0)
+
+
+class Reader(KafkaSplits):
+    """Reads with one client."""
+
+    def __init__(self, client: Client, wait_s: float = 0.05) -> None:
+        super().__init__(
+            client={}, isolation="read_committed", wait_s=wait_s, columns=("offset", "value")
+        )
+        object.__setattr__(self, "given", client)
+
+    def _made(self):
+        return self.given
+
+    def offsets(self, start: int, stop: int) -> list[int]:
+        split = {"topic": "t", "partition": 0, "start": start, "stop": stop}
+        return [at for batch in self.read(split) for at in batch.column("offset").to_pylist()]
+
+
+def records(*offsets: int) -> list[Message]:
+    return [Message(at) for at in offsets]
+
+
+def test_ranges_one_after_the_other_are_read_with_one_assignment():
+    client = Client(*records(0, 1, 2, 3, 4, 5), end(6))
+    reader = Reader(client)
+    assert reader.offsets(0, 4) == [0, 1, 2, 3]
+    assert reader.offsets(4, 6) == [4, 5]
+    assert client.assigned == [0]
+    assert reader.offsets(1, 3) == [1, 2]
+    assert client.assigned == [0, 1]
+
+
+def test_records_after_a_range_are_kept_for_the_next_one():
+    reader = Reader(Client(*records(0, 1, 5, 6, 7)))  # the others are marks of transactions
+    assert reader.offsets(0, 5) == [0, 1]
+    assert reader.offsets(5, 7) == [5, 6]
+    assert reader.offsets(7, 8) == [7]
+
+
+def test_an_end_that_is_told_with_the_range_before_ends_the_next_one():
+    reader = Reader(Client(*records(0, 1, 5), end(7)))  # 6 is the mark of a transaction
+    assert reader.offsets(0, 5) == [0, 1]
+    assert reader.offsets(5, 7) == [5]
+
+
+def test_an_end_that_is_told_early_ends_several_ranges_and_none_that_is_longer():
+    client = Client(*records(0), end(5))
+    reader = Reader(client)
+    assert reader.offsets(0, 2) == [0]
+    assert reader.offsets(2, 3) == []
+    assert reader.offsets(3, 5) == []
+    client.queue.extend([*records(5, 6), end(7)])
+    assert reader.offsets(5, 7) == [5, 6]
+    assert client.assigned == [0]
+
+
+def test_an_end_told_to_another_place_does_not_count():
+    client = Client(*records(0, 1), end(2))
+    reader = Reader(client)
+    assert reader.offsets(0, 2) == [0, 1]
+    assert reader.offsets(1, 2) == [1]
+
+
+def test_a_range_without_an_answer_fails_and_its_consumer_is_closed():
+    client = Client(*records(0, 1))
+    with pytest.raises(StorageError, match=r"t/0: .* no record from offset 2 on, .* ends at 4"):
+        Reader(client).offsets(0, 4)
+    assert client.closed
+
+
+@given(st.sets(st.integers(0, 30)), st.lists(st.integers(1, 12), min_size=1, max_size=6), st.data())
+def test_every_record_is_in_its_range_wherever_ends_are_told(there, sizes, data):
+    high = sum(sizes)
+    held = sorted(at for at in there if at < high)
+    told = {at: end(at) for at in data.draw(st.sets(st.integers(0, high))) | {high}}
+    queue = []
+    for at in range(high + 1):
+        queue += [told[at]] if at in told else []
+        queue += records(at) if at in held else []
+    splits._KEPT.clear()
+    reader, start = Reader(Client(*queue)), 0
+    for size in sizes:
+        expected = [at for at in held if start <= at < start + size]
+        assert reader.offsets(start, start + size) == expected
+        start += size
