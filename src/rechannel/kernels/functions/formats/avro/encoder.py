@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from rechannel.errors import DataflowError, SetUpError
+from rechannel.kernels.functions.formats.avro.defaults import with_defaults
 from rechannel.kernels.functions.formats.avro.format import MISSING
 from rechannel.kernels.functions.formats.avro.pieces import Pieces
 from rechannel.kernels.functions.formats.avro.shape import schema_for, shape_of
@@ -99,7 +100,8 @@ def _parsed(text: str) -> _Parsed:
         schema: Any = parse_schema(without_uuids(json.loads(text)))
     except Exception as error:
         raise DataflowError(f"Avro: this is no schema: {error}") from error
-    return _Parsed(schema=schema, fields=tuple(columns_of(schema).names))
+    fields = tuple(columns_of(schema).names)
+    return _Parsed(schema=with_defaults(schema), fields=fields)
 
 
 @lru_cache(64)

@@ -58,7 +58,7 @@ class UnplannedError(Exception):
 def plan_of(writer: Any, reader: Any, columns: pa.Schema, as_read: pa.StructType) -> Record | None:
     """Return what reads records; None if they have to be read one by one.
 
-    writer, reader: as fastavro has parsed them. columns, as_read: see `types.columns_of`.
+    writer, reader: as fastavro has parsed them, the latter `with_defaults`. columns, as_read: see `types.columns_of`.
     """
     if not isinstance(writer, Mapping) or writer["type"] != "record":
         return None
