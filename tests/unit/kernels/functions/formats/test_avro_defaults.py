@@ -88,7 +88,7 @@ def test_rows_without_a_column_have_the_default_of_its_field(kind, default, valu
         ({"type": "array", "items": "bytes"}, [1], "encode"),
     ],
 )
-def test_a_default_that_is_none_of_its_type_is_refused(kind, default, words):
+def test_a_default_that_does_not_fit_its_type_is_refused(kind, default, words):
     schema = record([field("x", kind, default=default)])
     with pytest.raises(DataflowError, match=f"field 'x' has the default .*{words}"):
         rc.formats.avro(schema)

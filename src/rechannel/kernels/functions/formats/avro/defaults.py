@@ -20,7 +20,7 @@ def with_defaults(schema: Any) -> Any:
     """Make the defaults of a schema what fastavro reads and writes for its types, and return the schema.
 
     schema: a record as fastavro has parsed it, no record of which contains itself. Changed in place. Raises
-    DataflowError that names a field whose default is none of its type.
+    DataflowError that names a field whose default does not fit its type.
     """
     for field, value in list(_Defaults(schema).within(schema)):
         field["default"] = value

@@ -41,8 +41,7 @@ TAKEN: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Types of a reader for what a writer has."""
 PASSED = {
-    "null": 0, "boolean": 1, "int": NUMBER, "long": NUMBER, "float": 4, "double": 8, "string": COUNTED,
-    "bytes": COUNTED, "enum": NUMBER,
+    "null": 0, "int": NUMBER, "long": NUMBER, "float": 4, "double": 8, "string": COUNTED, "bytes": COUNTED,
 }  # fmt: skip
 MEANT = {
     "long-timestamp-millis", "long-timestamp-micros", "long-local-timestamp-millis", "long-local-timestamp-micros",
@@ -138,6 +137,10 @@ class _Planner:
         name = writer["type"]
         if name == "record":
             return self._passed_record(writer)
+        if name == "boolean":
+            return Boolean()
+        if name == "enum":
+            return Passed(size=NUMBER, symbols=len(writer["symbols"]))
         size = writer["size"] if name == "fixed" else PASSED.get(name)
         if size is None:
             raise UnplannedError
