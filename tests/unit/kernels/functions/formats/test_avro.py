@@ -188,6 +188,43 @@ def test_what_is_no_record_is_named(registry):
         assert word in made.errors[at], at
 
 
+@pytest.mark.parametrize(
+    ("schema", "row"),
+    [
+        ("string", "a"),
+        (["null", {**EVENT, "fields": EVENT["fields"][:1]}], None),
+        ({"type": "map", "values": "long"}, {"n": 1}),
+        ({"type": "array", "items": "long"}, [1]),
+        ({"type": "enum", "name": "Event", "namespace": "shop", "symbols": ["A"]}, "A"),
+        ({"type": "fixed", "name": "Event", "namespace": "shop", "size": 1}, b"a"),
+    ],
+)
+def test_a_writer_that_writes_no_records_harms_its_values_only(registry, schema, row):
+    good, other = (registry.register("e", each) for each in (EVENT, schema))
+    event = {"user": "a", "n": 1, "note": None}
+    form = rc.formats.avro(EVENT, registry=registry.url)
+    made = parsed(form, written(EVENT, event, good), written(schema, row, other))
+    assert made.rows.to_pylist() == [event]
+    assert set(made.errors) == {1}
+
+
+def test_records_that_contain_themselves_are_passed(registry):
+    tree = {
+        **EVENT,
+        "fields": [*EVENT["fields"], {"name": "before", "type": ["null", "Event"]}],
+    }
+    at = registry.register("e", tree)
+    rows = [{"user": "a", "n": 1, "note": None, "before": None}]
+    for n in range(3):
+        rows.append({"user": "b", "n": n, "note": "x", "before": rows[-1]})
+    form = rc.formats.avro(EVENT, registry=registry.url)
+    made = parsed(form, *(written(tree, row, at) for row in rows))
+    assert made.errors == {}
+    assert made.rows.to_pylist() == [
+        {name: row[name] for name in ("user", "n", "note")} for row in rows
+    ]
+
+
 def test_schemas_that_name_others(registry):
     name = {"type": "record", "name": "Name", "fields": [{"name": "first", "type": "string"}]}
     naming = {"type": "record", "name": "P", "fields": [{"name": "who", "type": "Name"}]}

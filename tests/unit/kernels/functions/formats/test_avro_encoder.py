@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rechannel as rc
+from rechannel.errors import DataflowError
 from rechannel.kernels.functions.formats.avro import encoder as writing
 from rechannel.kernels.functions.formats.avro.encoder import AvroEncoder, _shape
 from tests.unit.kernels.functions.formats.avro_cases import field, logical, record, schemas, written
@@ -167,6 +168,68 @@ def test_arrays_and_maps_are_written_one_by_one():
     made = of.encoded(bad)
     assert made.values.to_pylist() == [written(NESTED, rows[1])]
     assert set(made.errors) == {0}
+
+
+ITEMS = field("a", {"type": "array", "items": "boolean"})
+FLAG = {"type": "record", "name": "G", "fields": [field("b", "boolean")]}
+
+
+def test_nulls_where_none_may_be_are_found_in_arrays_and_beside_them():
+    schema = record(
+        [
+            ITEMS, field("b", "boolean"), field("n", ["null", "boolean"]), field("r", ["null", FLAG]),
+            field("m", {"type": "map", "values": "G"}),
+        ]
+    )  # fmt: skip
+    good = {"a": [True], "b": False, "n": None, "r": {"b": True}, "m": {"k": {"b": False}}}
+    bad = [
+        (good | {"b": None}, "field b is null"),
+        (good | {"a": [True, None]}, "field a[] is null"),
+        (good | {"a": None}, "field a is null"),
+        (good | {"r": {"b": None}}, "field r.b is null"),
+        (good | {"m": {"k": {"b": None}}}, "field m{}.b is null"),
+        (good | {"m": {"k": None}}, "field m{} is null"),
+    ]
+    flag = pa.struct([("b", pa.bool_())])
+    columns = pa.schema(
+        [
+            ("a", pa.list_(pa.bool_())), ("b", pa.bool_()), ("n", pa.bool_()), ("r", flag),
+            ("m", pa.map_(pa.string(), flag)),
+        ]
+    )  # fmt: skip
+    rows = [good, *(row for row, _ in bad), good | {"r": None, "n": True}]
+    taken = [row | {"m": list(row["m"].items())} for row in rows]
+    made = encoder(schema).encoded(pa.RecordBatch.from_pylist(taken, columns))
+    assert made.values.to_pylist() == [written(schema, row) for row in (rows[0], rows[-1])]
+    assert set(made.errors) == set(range(1, len(bad) + 1))
+    for place, (_, words) in enumerate(bad, 1):
+        assert words in made.errors[place]
+
+
+def test_members_without_a_value_are_refused_in_arrays_too():
+    schema = record([field("a", {"type": "array", "items": FLAG})])
+    columns = pa.schema([("a", pa.list_(pa.struct([])))])
+    with pytest.raises(DataflowError, match=r"field a\[\]\.b has no column and no default"):
+        encoder(schema).check(columns)
+
+
+@pytest.mark.parametrize(
+    ("kind", "of", "far"),
+    [
+        (logical("long", "timestamp-micros"), pa.timestamp("us", "UTC"), 2**60),
+        (logical("int", "date"), pa.date32(), 2**31 - 1),
+    ],
+)
+def test_a_time_that_python_does_not_have_harms_no_other_row(kind, of, far):
+    rows = pa.record_batch(
+        {"a": pa.array([[True]] * 3, pa.list_(pa.bool_())), "t": pa.array([1, far, 2], of)}
+    )
+    made = encoder(record([ITEMS, field("t", kind)])).encoded(rows)
+    good = rows.take(pa.array([0, 2])).to_pylist()
+    assert made.values.to_pylist() == [
+        written(record([ITEMS, field("t", kind)]), row) for row in good
+    ]
+    assert set(made.errors) == {1}
 
 
 def test_many_rows_are_written_in_pieces(monkeypatch):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -13,8 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from rechannel.errors import DataflowError, SetUpError
+from rechannel.kernels.functions.formats.avro.defaults import with_defaults
 from rechannel.kernels.functions.formats.avro.format import MISSING
 from rechannel.kernels.functions.formats.avro.pieces import Pieces
+from rechannel.kernels.functions.formats.avro.rows import Made, row_of
 from rechannel.kernels.functions.formats.avro.shape import schema_for, shape_of
 from rechannel.kernels.functions.formats.avro.types import columns_of, without_uuids
 from rechannel.kernels.functions.formats.avro.written import WrittenRecord
@@ -52,7 +54,9 @@ class AvroEncoder(Encoder):
 
     def check(self, columns: pa.Schema) -> None:
         """See `Encoder`."""
-        _shape(self._text(columns), columns)
+        text = self._text(columns)
+        if _shape(text, columns) is None:
+            _row(text, columns)
 
     def agree(self, columns: pa.Schema) -> None:
         """See `Encoder`."""
@@ -99,12 +103,18 @@ def _parsed(text: str) -> _Parsed:
         schema: Any = parse_schema(without_uuids(json.loads(text)))
     except Exception as error:
         raise DataflowError(f"Avro: this is no schema: {error}") from error
-    return _Parsed(schema=schema, fields=tuple(columns_of(schema).names))
+    fields = tuple(columns_of(schema).names)
+    return _Parsed(schema=with_defaults(schema), fields=fields)
 
 
 @lru_cache(64)
 def _shape(text: str, columns: pa.Schema) -> WrittenRecord | None:
     return shape_of(_parsed(text).schema, columns)
+
+
+@lru_cache(64)
+def _row(text: str, columns: pa.Schema) -> Made:
+    return row_of(_parsed(text).schema, pa.struct(list(columns)))
 
 
 def _together(shape: WrittenRecord, rows: pa.RecordBatch, head: bytes) -> Encoded:
@@ -119,12 +129,13 @@ def _together(shape: WrittenRecord, rows: pa.RecordBatch, head: bytes) -> Encode
 def _one_by_one(text: str, rows: pa.RecordBatch, head: bytes) -> Encoded:
     from fastavro import schemaless_writer
 
-    schema, convert = _parsed(text).schema, _python(rows.to_struct_array().type)
+    schema, convert, all_rows = _parsed(text).schema, _row(text, rows.schema), _pylist(rows)
     made, errors = list[bytes](), dict[int, str]()
-    for place, row in enumerate(rows.to_pylist()):
+    for place in range(rows.num_rows):
         out = io.BytesIO()
         out.write(head)
         try:
+            row = rows.slice(place, 1).to_pylist()[0] if all_rows is None else all_rows[place]
             schemaless_writer(out, schema, convert(row))
             made.append(out.getvalue())
         except MemoryError:
@@ -134,20 +145,15 @@ def _one_by_one(text: str, rows: pa.RecordBatch, head: bytes) -> Encoded:
     return Encoded(values=pa.array(made, pa.binary()), errors=errors)
 
 
-def _python(kind: pa.DataType) -> Callable[[Any], Any]:
-    """Return what makes a value of Arrow one of Python's Avro: maps are dicts there."""
-    if pa.types.is_map(kind):
-        item = _python(kind.item_type)
-        return lambda value: None if value is None else {key: item(each) for key, each in value}
-    if pa.types.is_list(kind):
-        item = _python(kind.value_type)
-        return lambda value: None if value is None else [item(each) for each in value]
-    if pa.types.is_struct(kind):
-        members = {each.name: _python(each.type) for each in kind}
-        return lambda value: (
-            None if value is None else {name: made(value[name]) for name, made in members.items()}
-        )
-    return lambda value: value
+def _pylist(rows: pa.RecordBatch) -> list[Any] | None:
+    """Return rows as values of Python; None if one of them has no such value."""
+    try:
+        made: list[Any] = rows.to_pylist()
+    except MemoryError:
+        raise
+    except Exception:  # a time after the year 9999, for example
+        return None
+    return made
 
 
 def _pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

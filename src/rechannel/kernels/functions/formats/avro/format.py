@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from rechannel.errors import DataflowError, SetUpError
+from rechannel.kernels.functions.formats.avro.defaults import with_defaults
 from rechannel.kernels.functions.formats.avro.reader import Reader, Schema
 from rechannel.kernels.functions.formats.avro.types import columns_of, converter, without_uuids
 from rechannel.kernels.functions.formats.format import Format, Parsed, binaries, in_groups
@@ -75,7 +76,7 @@ def _reader(text: str) -> Reader:
         raise DataflowError(f"Avro: this is no schema: {error}") from error
     columns = columns_of(given)
     return Reader(
-        itself=Schema(parsed),
+        itself=Schema(with_defaults(parsed)),
         columns=columns,
         as_read=pa.struct(list(columns_of(given, as_read=True))),
         convert=converter(pa.struct(list(columns))),

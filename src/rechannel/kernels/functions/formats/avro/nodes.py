@@ -225,12 +225,16 @@ class Passed(Part):
 
     size: int
     """Bytes; `NUMBER` and `COUNTED` stand for the others."""
+    symbols: int | None = None
+    """How many symbols an enum has, if it is one."""
     kind: pa.DataType = field(default_factory=pa.null)
 
     def read(self, front: Front, rows: Rows) -> pa.Array:
         """See `Part`."""
         if self.size == NUMBER:
-            front.numbers(rows)
+            numbers = front.numbers(rows)
+            if self.symbols is not None:
+                front.doubt(rows, (numbers < 0) | (numbers >= self.symbols))
         elif self.size == COUNTED:
             front.spans(rows)
         else:

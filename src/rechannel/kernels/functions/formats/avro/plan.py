@@ -1,7 +1,7 @@
 """How records of a writer's schema become columns of a reader's, all at once; or that they have to be read one by one.
 
-Whatever is left out here is read by fastavro: arrays and maps, unions of several types, and schemas that do not go with
-each other, for which it has the words. Where both read a record, they read the same.
+Whatever is left out here is read by fastavro: arrays and maps, unions of several types, records within themselves, and
+schemas that do not go with each other, for which it has the words. Where both read a record, they read the same.
 """
 
 from __future__ import annotations
@@ -41,8 +41,7 @@ TAKEN: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Types of a reader for what a writer has."""
 PASSED = {
-    "null": 0, "boolean": 1, "int": NUMBER, "long": NUMBER, "float": 4, "double": 8, "string": COUNTED,
-    "bytes": COUNTED, "enum": NUMBER,
+    "null": 0, "int": NUMBER, "long": NUMBER, "float": 4, "double": 8, "string": COUNTED, "bytes": COUNTED,
 }  # fmt: skip
 MEANT = {
     "long-timestamp-millis", "long-timestamp-micros", "long-local-timestamp-millis", "long-local-timestamp-micros",
@@ -58,8 +57,10 @@ class UnplannedError(Exception):
 def plan_of(writer: Any, reader: Any, columns: pa.Schema, as_read: pa.StructType) -> Record | None:
     """Return what reads records; None if they have to be read one by one.
 
-    writer, reader: as fastavro has parsed them. columns, as_read: see `types.columns_of`.
+    writer, reader: as fastavro has parsed them, the latter `with_defaults`. columns, as_read: see `types.columns_of`.
     """
+    if not isinstance(writer, Mapping) or writer["type"] != "record":
+        return None
     planner = _Planner(writer, reader)
     try:
         return planner.record(writer, reader, pa.struct(list(columns)), as_read)
@@ -71,6 +72,8 @@ class _Planner:
     def __init__(self, writer: Any, reader: Any) -> None:
         self._writers = writer.get("__named_schemas", {})
         self._readers = reader.get("__named_schemas", {})
+        self._within = list[str]()
+        """Records that are being passed, which contain what comes next."""
 
     def record(self, writer: Any, reader: Any, kind: pa.DataType, as_read: pa.DataType) -> Record:
         """Return what reads a record as another one. Raises UnplannedError."""
@@ -133,12 +136,24 @@ class _Planner:
         writer = _known(writer, self._writers)
         name = writer["type"]
         if name == "record":
-            fields = tuple((-1, self._passed(each["type"])) for each in writer["fields"])
-            return Record(kind=pa.struct([]), fields=fields, others=())
+            return self._passed_record(writer)
+        if name == "boolean":
+            return Boolean()
+        if name == "enum":
+            return Passed(size=NUMBER, symbols=len(writer["symbols"]))
         size = writer["size"] if name == "fixed" else PASSED.get(name)
         if size is None:
             raise UnplannedError
         return Passed(size=size)
+
+    def _passed_record(self, writer: Mapping[str, Any]) -> Record:
+        name = writer["name"]
+        if name in self._within:
+            raise UnplannedError
+        self._within.append(name)
+        fields = tuple((-1, self._passed(each["type"])) for each in writer["fields"])
+        self._within.pop()
+        return Record(kind=pa.struct([]), fields=fields, others=())
 
 
 def _known(schema: Any, named: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ import io
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import pyarrow as pa
 from rechannel.kernels.functions.formats.avro.front import ALL, Front
 from rechannel.kernels.functions.formats.avro.nodes import Record
 from rechannel.kernels.functions.formats.avro.plan import plan_of
+from rechannel.kernels.functions.formats.avro.sound import Sound
 from rechannel.kernels.functions.formats.format import Parsed, by_halves, in_order
 
 ROWS, BYTES = 1 << 14, 64 << 20
@@ -31,6 +32,11 @@ class Schema:
     """A schema as fastavro has parsed it."""
 
     parsed: Any
+
+    @cached_property
+    def sound(self) -> Sound:
+        """What looks at records of it."""
+        return Sound(self.parsed)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -72,7 +78,11 @@ class Reader:
 
         made, places, errors = list[Any](), list[int](), dict[int, str]()
         reader = None if writer is self.itself else self.itself.parsed
+        sound = writer.sound
         for place, value in enumerate(values.to_pylist()):
+            if (broken := sound.broken(value, head)) is not None:
+                errors[place] = broken
+                continue
             source = io.BytesIO(value)
             source.seek(head)
             try:

@@ -41,12 +41,12 @@ class RowByRowError(Exception):
 def shape_of(schema: Any, columns: pa.Schema) -> WrittenRecord | None:
     """Return what writes columns; None if records have to be written one by one.
 
-    schema: as fastavro has parsed it. Raises DataflowError that names a column that does not fit.
+    schema: as fastavro has parsed it, `with_defaults`. Raises DataflowError that names a column that does not fit.
     """
-    held = columns_of(schema)
-    check(schema, held, columns)
+    check(schema, columns_of(schema), columns)
+    held = pa.struct(list(columns_of(schema, as_read=True)))
     try:
-        return _Shaper(schema).record(schema, pa.struct(list(columns)), pa.struct(list(held)), "")
+        return _Shaper(schema).record(schema, pa.struct(list(columns)), held, "")
     except RowByRowError:
         return None
 
@@ -110,7 +110,10 @@ class _Shaper:
         self._named = schema.get("__named_schemas", {})
 
     def record(self, schema: Any, kind: pa.DataType, held: pa.DataType, path: str) -> WrittenRecord:
-        """Return what writes a struct as a record. Raises RowByRowError, DataflowError."""
+        """Return what writes a struct as a record. Raises RowByRowError, DataflowError.
+
+        held: its type with times in the unit of the schema, in which a default counts.
+        """
         fields = list[tuple[str, Written, pa.Scalar | None]]()
         for each in schema["fields"]:
             name = each["name"]
