@@ -182,7 +182,7 @@ def drive(place: str, url: str, rows: int) -> int:
     return job.status.timestep or 0
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [4, pytest.param(50, marks=pytest.mark.slow)])
 def test_drivers_and_servers_are_killed(own_store, child, tmp_path, monkeypatch, kills):
     killed(own_store("s3"), child, tmp_path, monkeypatch, kills)
 
