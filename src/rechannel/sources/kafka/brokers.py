@@ -73,6 +73,7 @@ class KafkaBrokers:
                     for partition, ends in of.parts.items()
                     if Part(topic, partition) in high
                 },
+                silent=of.silent | {p for p in of.parts if Part(topic, p) not in high},
             )
             for topic, of in self._known.items()
         }
@@ -88,6 +89,8 @@ class KafkaBrokers:
         if isinstance(given, datetime):
             spec = self._kafka.admin.OffsetSpec.for_timestamp(int(given.timestamp() * 1e3))
             found = self._offsets(ends, spec)
+            if silent := ends.keys() - found.keys():
+                raise unnamed(min(silent), self._connector.bootstrap)
             return {part: ends[part] if at < 0 else at for part, at in found.items()}
         return {Part(topic, p): at for topic, of in given.items() for p, at in of.items()}
 
@@ -129,6 +132,7 @@ class KafkaBrokers:
                 parts={
                     p.partition: Ends(low=at, high=at) for p, at in low.items() if p.topic == name
                 },
+                silent=frozenset(p.partition for p in parts if p.topic == name and p not in low),
             )
             for name, of in described.items()
         }
@@ -187,6 +191,14 @@ class KafkaBrokers:
     @staticmethod
     def _parts(seen: Mapping[str, TopicSeen]) -> list[Part]:
         return [Part(topic, partition) for topic, of in seen.items() for partition in of.parts]
+
+
+def unnamed(part: Part, bootstrap: str) -> SourceError:
+    """Return why a new stream does not begin: where a partition would begin later is not where it is to begin."""
+    return SourceError(
+        f"the brokers at {bootstrap} do not name the offsets of {part}, as while it moves: a new stream with starting="
+        " begins when they name those of all partitions. Start again later, or check that the partition has a broker"
+    )
 
 
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"

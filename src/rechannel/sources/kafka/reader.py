@@ -9,7 +9,7 @@ import pyarrow as pa
 from rechannel.errors import SourceError
 from rechannel.sources.backlog import Backlog
 from rechannel.sources.cutting import row_bytes
-from rechannel.sources.kafka.brokers import Brokers, KafkaBrokers
+from rechannel.sources.kafka.brokers import Brokers, KafkaBrokers, unnamed
 from rechannel.sources.kafka.offsets import (
     Found,
     Lost,
@@ -114,11 +114,15 @@ class KafkaReader(NativeReader):
             )
             raise SourceError(msg)
         for topic, partitions in self._connector.assignments.items():
-            absent = [each for each in partitions if each not in seen[topic].parts]
+            known = {*seen[topic].parts, *seen[topic].silent}
+            absent = [each for each in partitions if each not in known]
             if absent:
-                there = ", ".join(map(str, sorted(seen[topic].parts)))
+                there = ", ".join(map(str, sorted(known)))
                 msg = f"source {self._name!r}: topic {topic!r} has no partition {absent[0]}; there are {there}"
                 raise SourceError(msg)
+        silent = [Part(topic, p) for topic, of in seen.items() for p in of.silent]
+        if silent and self._connector.starting != "earliest":
+            raise unnamed(min(silent), self._connector.bootstrap)
         return self._brokers.starting(seen)
 
     def _complaint(self, looked: Found) -> SourceError | None:

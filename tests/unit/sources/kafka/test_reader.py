@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -68,6 +69,29 @@ def test_bytes_bound_a_timestep_too():
     source = reader(Told(10_000_000))
     end = source.latest(source.initial(), 0, Bound(bytes=100_000))
     assert 100 < sum(each["size"] for each in source.layout(source.initial(), end)) < 10_000
+
+
+@pytest.mark.parametrize("starting", ["latest", datetime(2026, 1, 1, tzinfo=UTC), {"t": {1: 5}}])
+def test_a_stream_does_not_begin_before_all_partitions_are_named(starting):
+    """A partition that is named later would be taken for an added one, and be read from its first record."""
+    brokers = Told(60)
+    brokers.topics["t"] = replace(brokers.topics["t"], silent=frozenset({1}))
+    source = reader(brokers, starting=starting)
+    with pytest.raises(SourceError, match=r"do not name the offsets of t/1, .* Start again later"):
+        source.latest(source.initial(), 0)
+    brokers.has(60, 40)
+    brokers.first = {Part("t", 0): 60, Part("t", 1): 5}
+    begun = source.latest(source.initial(), 0)
+    assert begun["topics"]["t"]["from"] == {"0": 60, "1": 5}
+
+
+def test_from_the_first_record_on_partitions_may_be_named_later():
+    brokers = Told(60)
+    brokers.topics["t"] = replace(brokers.topics["t"], silent=frozenset({1}))
+    source = reader(brokers)
+    begun = source.latest(source.initial(), 0)
+    brokers.has(60, 40)
+    assert source.backlog(source.latest(begun, 0), 0).rows == 0
 
 
 def test_a_stream_that_begins_at_the_end_journals_its_place_before_the_first_record():
