@@ -27,6 +27,7 @@ from rechannel.sinks.marked import mark_name
 from rechannel.sinks.marks import Holder, Mark
 from rechannel.sinks.outlet import SinkContext
 from rechannel.sinks.writer import Rows, Staged
+from rechannel.threads import DaemonThreads
 
 if TYPE_CHECKING:
     from rechannel.sinks.kafka.outlet import KafkaOutlet
@@ -79,6 +80,7 @@ class KafkaWriter:
         """The timestep of the transaction that is open."""
         self._failed: str = ""
         """What the brokers said of a record, at least once."""
+        self._calls = DaemonThreads(1, "rechannel-kafka")
 
     def begin(self) -> None:
         """Take the sink over, and compare what the topic has with the journal. See `SinkWriter`."""
@@ -123,8 +125,10 @@ class KafkaWriter:
             if self._outlet.exactly_once:
                 metadata = self._asking(lambda consumer: consumer.consumer_group_metadata())
                 position = self._position(batch.timestep + 1, batch.digest)
-                producer.send_offsets_to_transaction([position], metadata, wait_s)
-                producer.commit_transaction(wait_s)
+                self._within(
+                    lambda: producer.send_offsets_to_transaction([position], metadata, wait_s)
+                )
+                self._within(lambda: producer.commit_transaction(wait_s))
             else:
                 self._flush(producer)
         except self._kafka.KafkaException as error:
@@ -137,6 +141,8 @@ class KafkaWriter:
     def close(self) -> None:
         """Abort what is open, and close the connections."""
         self._drop()
+        self._calls.shutdown(wait=False)
+        self._calls = DaemonThreads(1, "rechannel-kafka")
 
     # The producer --------------------------------------------------------------------------------------
 
@@ -167,6 +173,23 @@ class KafkaWriter:
             self._give_up(error)
         self._producer = producer
         return producer
+
+    def _within(self, call: Callable[[], object]) -> None:
+        """Make a call, for which the client may have no end though it was given one (librdkafka issue 5456).
+
+        Raises StorageError if it does not return. Its producer is left to it then, and fenced by the next one.
+        """
+        made, waits_s = self._calls.submit(call), WAITS * self._outlet.wait_s
+        try:
+            made.result(waits_s)
+        except TimeoutError as error:
+            if made.done():
+                raise
+            self._calls.shutdown(wait=False)
+            self._calls = DaemonThreads(1, "rechannel-kafka")
+            self._producer = self._open = None
+            msg = f"{self._where}: the client came to no end within {waits_s:g} s; a new one tries again"
+            raise StorageError(msg) from error
 
     def _patiently(self, ask: Callable[[], T]) -> T:
         """Ask again while brokers change their roles, or end what an earlier producer has left open."""
