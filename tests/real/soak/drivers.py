@@ -89,9 +89,10 @@ class Drivers:
 
     def stop(self) -> int:
         """Have the driver end orderly, and kill the one that stands by. Returns the last timestep."""
-        for number, child in self._children.items():
-            if number != self.active:
-                child.kill()
+        for number in self._children.keys() - {self.active}:
+            child = self._children.pop(number)
+            child.kill()
+            child.close()
         self.ask("stop")
         return int(self._children[self.active].result(PATIENCE_S)["timestep"])
 
