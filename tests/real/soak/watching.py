@@ -31,22 +31,26 @@ LIMITS: dict[str, Limit] = {
     f"{DRIVER_JVM}: {MEMORY}": Limit(most=1_100, per_hour=64),
     f"{DRIVER_JVM}: {HEAP}": Limit(most=300, per_hour=24),
     f"{DRIVER_JVM}: {FILES}": Limit(most=800, per_hour=20),
-    f"{DRIVER_JVM}: {THREADS}": Limit(most=250, per_hour=10),
+    f"{DRIVER_JVM}: {THREADS}": Limit(most=350, per_hour=10),
     f"{EXECUTOR}: {MEMORY}": Limit(most=1_000, per_hour=64),
     f"{EXECUTOR}: {HEAP}": Limit(most=250, per_hour=24),
     f"{EXECUTOR}: {FILES}": Limit(most=800, per_hour=20),
     f"{EXECUTOR}: {THREADS}": Limit(most=200, per_hour=10),
     f"{WORKER}: {MEMORY}": Limit(most=500, per_hour=24),
-    f"{WORKER}: {FILES}": Limit(most=300, per_hour=10),
-    f"{WORKER}: {THREADS}": Limit(most=120, per_hour=5),
-    "store: journal objects": Limit(most=400, per_hour=60),
+    f"{WORKER}: {FILES}": Limit(most=500, per_hour=10),
+    f"{WORKER}: {THREADS}": Limit(most=250, per_hour=5),
+    "store: journal objects": Limit(most=1_100, per_hour=60),
     "store: journal KiB": Limit(most=4_096, per_hour=256),
     "store: segments objects": Limit(most=2_000, per_hour=200),
     "store: segments KiB": Limit(most=64 << 10, per_hour=4_096),
     "store: outbox objects": Limit(most=2_000, per_hour=60),
     "store: snapshots objects": Limit(most=20, per_hour=2),
 }
-"""Of memory, what is not shared with files or other processes counts. Live heap is what a full collection leaves."""
+"""Of memory, what is not shared with files or other processes counts. Live heap is what a full collection leaves.
+
+A worker keeps up to 32 consumers of Kafka, each with some five threads and ten open files. The journal keeps the entries
+of up to three times 64 commits, five for each: intent, commit, and what three sinks have published.
+"""
 
 
 class Watch:
