@@ -42,7 +42,7 @@ def kill_drivers(child, place, senders, kills, choose):
     return interrupted
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.slow)])
 def test_servers_drivers_and_producers_are_killed(child, tmp_path, kills):
     names, choose = ["ann", "bob", "eve"], random.Random(kills)
     (tmp_path / "token").write_text(TOKEN)

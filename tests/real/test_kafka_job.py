@@ -83,7 +83,7 @@ def test_a_job_on_spark_that_is_rescaled(own_kafka, spark, tmp_path):
     check(own_kafka.bootstrap, ROWS + 3_000)
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.slow)])
 def test_drivers_and_brokers_are_killed(three_kafkas, child, tmp_path, kills):
     topics(three_kafkas)
     rows = 5_000 * (kills + 2)

@@ -37,7 +37,7 @@ def opened(place: str, kind: str) -> Lake:
     return LAKES[kind](Path(place), create=False)
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", LAKES)
 def test_drivers_are_killed(child, tmp_path, kind, kills):
     lake, total = LAKES[kind](tmp_path), 15_000 * (kills + 2)

@@ -349,7 +349,7 @@ def test_a_job_in_process(own_postgres, tmp_path):
     assert not [each for each in files if b"secret" in each.read_bytes()]
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.slow)])
 def test_drivers_and_servers_are_killed(own_postgres, child, tmp_path, kills):
     prepare(own_postgres)
     total = 15_000 * (kills + 2)

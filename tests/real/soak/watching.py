@@ -48,8 +48,9 @@ LIMITS: dict[str, Limit] = {
 }
 """Of memory, what is not shared with files or other processes counts. Live heap is what a full collection leaves.
 
-A worker keeps up to 32 consumers of Kafka, each with some five threads and ten open files. The journal keeps the
-entries of up to three times 64 commits, five for each: intent, commit, and what three sinks have published.
+A worker keeps up to 32 consumers of Kafka, each with threads and connections of its own for every broker. The journal
+keeps the entries of up to three times 64 commits, five for each: intent, commit, and what three sinks have published.
+That nothing grows is what the slopes say.
 """
 
 

@@ -293,7 +293,9 @@ class Journal:
 
 
 def _unwritten(error: BaseException) -> StorageError:
-    return StorageError(f"an entry of the journal could not be written ({error!r}); start again")
+    return StorageError(
+        f"an entry of the journal could not be written ({error!r}); start the job again"
+    )
 
 
 def _delete_superfluous(store: Store, state: JournalState) -> None:

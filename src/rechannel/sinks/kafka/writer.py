@@ -80,7 +80,6 @@ class KafkaWriter:
         """The timestep of the transaction that is open."""
         self._failed: str = ""
         """What the brokers said of a record, at least once."""
-        self._calls = DaemonThreads(1, "rechannel-kafka")
 
     def begin(self) -> None:
         """Take the sink over, and compare what the topic has with the journal. See `SinkWriter`."""
@@ -141,8 +140,6 @@ class KafkaWriter:
     def close(self) -> None:
         """Abort what is open, and close the connections."""
         self._drop()
-        self._calls.shutdown(wait=False)
-        self._calls = DaemonThreads(1, "rechannel-kafka")
 
     # The producer --------------------------------------------------------------------------------------
 
@@ -175,21 +172,21 @@ class KafkaWriter:
         return producer
 
     def _within(self, call: Callable[[], object]) -> None:
-        """Make a call, for which the client may have no end though it was given one (librdkafka issue 5456).
+        """Make a call of the client, some of which do not keep their time-out (librdkafka issue 5456).
 
-        Raises StorageError if it does not return. Its producer is left to it then, and fenced by the next one.
+        Raises StorageError if it does not return. Its producer stays with it then, and the next producer fences it.
         """
-        made, waits_s = self._calls.submit(call), WAITS * self._outlet.wait_s
+        thread, waits_s = DaemonThreads(1, "rechannel-kafka"), WAITS * self._outlet.wait_s
+        made = thread.submit(call)
+        thread.shutdown(wait=False)
         try:
             made.result(waits_s)
         except TimeoutError as error:
             if made.done():
                 raise
-            self._calls.shutdown(wait=False)
-            self._calls = DaemonThreads(1, "rechannel-kafka")
             self._producer = self._open = None
-            msg = f"{self._where}: the client came to no end within {waits_s:g} s; a new one tries again"
-            raise StorageError(msg) from error
+            late = f"a call of Kafka's client did not return within {waits_s:g} s"
+            raise StorageError(f"{self._where}: {late}; a new producer tries again") from error
 
     def _patiently(self, ask: Callable[[], T]) -> T:
         """Ask again while brokers change their roles, or end what an earlier producer has left open."""

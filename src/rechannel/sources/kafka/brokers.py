@@ -90,7 +90,7 @@ class KafkaBrokers:
             spec = self._kafka.admin.OffsetSpec.for_timestamp(int(given.timestamp() * 1e3))
             found = self._offsets(ends, spec)
             if silent := ends.keys() - found.keys():
-                raise unnamed(min(silent), self._connector.bootstrap)
+                raise without_offsets(min(silent), self._connector.bootstrap)
             return {part: ends[part] if at < 0 else at for part, at in found.items()}
         return {Part(topic, p): at for topic, of in given.items() for p, at in of.items()}
 
@@ -193,11 +193,12 @@ class KafkaBrokers:
         return [Part(topic, partition) for topic, of in seen.items() for partition in of.parts]
 
 
-def unnamed(part: Part, bootstrap: str) -> SourceError:
-    """Return why a new stream does not begin: where a partition would begin later is not where it is to begin."""
+def without_offsets(part: Part, bootstrap: str) -> SourceError:
+    """Return why a new stream does not begin: a partition that it found later would count as an added one."""
     return SourceError(
-        f"the brokers at {bootstrap} do not name the offsets of {part}, as while it moves: a new stream with starting="
-        " begins when they name those of all partitions. Start again later, or check that the partition has a broker"
+        f"the brokers at {bootstrap} do not tell the offsets of {part}, as happens while a partition moves. A new"
+        " stream with starting= has to know where every partition begins: start again later, or check that the"
+        " partition has a leader"
     )
 
 

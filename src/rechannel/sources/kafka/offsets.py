@@ -50,7 +50,7 @@ class TopicSeen:
     """Unlike that of every other topic, also of an earlier one with the name; empty if the brokers give none."""
     parts: Mapping[int, Ends]
     silent: frozenset[int] = frozenset()
-    """Partitions whose offsets the brokers did not name, as while they move."""
+    """Partitions whose offsets the brokers did not tell, as happens while they move."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from rechannel.errors import SourceError
 from rechannel.sources.backlog import Backlog
 from rechannel.sources.cutting import row_bytes
-from rechannel.sources.kafka.brokers import Brokers, KafkaBrokers, unnamed
+from rechannel.sources.kafka.brokers import Brokers, KafkaBrokers, without_offsets
 from rechannel.sources.kafka.offsets import (
     Found,
     Lost,
@@ -122,7 +122,7 @@ class KafkaReader(NativeReader):
                 raise SourceError(msg)
         silent = [Part(topic, p) for topic, of in seen.items() for p in of.silent]
         if silent and self._connector.starting != "earliest":
-            raise unnamed(min(silent), self._connector.bootstrap)
+            raise without_offsets(min(silent), self._connector.bootstrap)
         return self._brokers.starting(seen)
 
     def _complaint(self, looked: Found) -> SourceError | None:

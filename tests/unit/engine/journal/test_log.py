@@ -363,13 +363,15 @@ def test_one_that_fails_with_no_exception_leaves_no_gap(store, monkeypatch):
     writer.make()
     assert journal.fenced() is None  # the heartbeat is the first to hear of it
     for call in (journal.settle, lambda: journal.append(Committed(timestep=1))):
-        with pytest.raises(StorageError, match=r"could not be written \(Panic\(\)\); start again"):
+        with pytest.raises(
+            StorageError, match=r"could not be written \(Panic\(\)\); start the job again"
+        ):
             call()
     assert names(store, "journal/") == [1]
     assert journal.state == read_only(store)
 
 
-def test_whoever_is_interrupted_while_it_waits_leaves_it_to_the_next(store, monkeypatch):
+def test_a_wait_that_is_interrupted_leaves_the_entry_to_the_next_one(store, monkeypatch):
     journal, writer = held(store)
     journal.append_soon(intent(1))
     (future, _) = writer.calls[0]

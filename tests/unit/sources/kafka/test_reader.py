@@ -72,12 +72,12 @@ def test_bytes_bound_a_timestep_too():
 
 
 @pytest.mark.parametrize("starting", ["latest", datetime(2026, 1, 1, tzinfo=UTC), {"t": {1: 5}}])
-def test_a_stream_does_not_begin_before_all_partitions_are_named(starting):
-    """A partition that is named later would be taken for an added one, and be read from its first record."""
+def test_a_stream_does_not_begin_before_the_offsets_of_all_partitions_are_known(starting):
+    """A partition that is found later would be taken for an added one, and be read from its first record."""
     brokers = Told(60)
     brokers.topics["t"] = replace(brokers.topics["t"], silent=frozenset({1}))
     source = reader(brokers, starting=starting)
-    with pytest.raises(SourceError, match=r"do not name the offsets of t/1, .* Start again later"):
+    with pytest.raises(SourceError, match=r"do not tell the offsets of t/1, .* start again later"):
         source.latest(source.initial(), 0)
     brokers.has(60, 40)
     brokers.first = {Part("t", 0): 60, Part("t", 1): 5}
@@ -85,7 +85,7 @@ def test_a_stream_does_not_begin_before_all_partitions_are_named(starting):
     assert begun["topics"]["t"]["from"] == {"0": 60, "1": 5}
 
 
-def test_from_the_first_record_on_partitions_may_be_named_later():
+def test_from_the_first_record_on_partitions_may_be_found_later():
     brokers = Told(60)
     brokers.topics["t"] = replace(brokers.topics["t"], silent=frozenset({1}))
     source = reader(brokers)
