@@ -27,7 +27,7 @@ from rechannel.dataflow.pictures.text import draw_text
 from rechannel.dataflow.streams.stream import Stream, dataflow_of, one_session
 from rechannel.dataflow.streams.writer import Flow
 from rechannel.engine.journal.lease import process_started
-from rechannel.engine.journal.log import kept_entries, read_only
+from rechannel.engine.journal.reading import kept_entries, read_only
 from rechannel.engine.journal.standby import Standby, wait
 from rechannel.engine.journal.this_driver import this_holder
 from rechannel.engine.program.explain import explain

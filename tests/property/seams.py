@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from rechannel.control.controller import Installation
 from rechannel.engine.journal.lease import FRESH_MS, Holder, Lease
-from rechannel.engine.journal.log import read_only
+from rechannel.engine.journal.reading import read_only
 from rechannel.engine.journal.this_driver import ledger_of
 from rechannel.engine.loop.heartbeat import Heartbeat
 from rechannel.engine.program.physical import SinkPlan

@@ -19,7 +19,7 @@ import pytest
 
 from rechannel.assembly import ReplayText, replay
 from rechannel.dataflow.identity.provided import provided_by
-from rechannel.engine.journal.log import kept_entries, read_only
+from rechannel.engine.journal.reading import kept_entries, read_only
 from rechannel.engine.replay.judging import Shown
 from rechannel.engine.replay.selecting import select
 from rechannel.errors import RefusedError, UnknownOperatorError

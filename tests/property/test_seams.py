@@ -19,7 +19,7 @@ import pytest
 import rechannel as rc
 from rechannel.changes import change_dataflow
 from rechannel.control.controller import Installation
-from rechannel.engine.journal.log import read_only
+from rechannel.engine.journal.reading import read_only
 from rechannel.engine.stages.inprocess import TaskDied
 from rechannel.errors import (
     DamagedStateError,

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 import rechannel as rc
 from rechannel import aggregates as agg
-from rechannel.engine.journal.log import read_only
+from rechannel.engine.journal.reading import read_only
 from rechannel.engine.journal.state import JournalState
 from rechannel.state.store import Store
 from tests.spark.programs import until

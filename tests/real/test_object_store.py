@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import rechannel as rc
-from rechannel.engine.journal.log import read_only
+from rechannel.engine.journal.reading import read_only
 from rechannel.errors import FencedError, RefusedError, StateInUseError
 from rechannel.job import InProcess
 from rechannel.state.stores.local import Durability

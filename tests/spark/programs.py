@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 import rechannel as rc
 from rechannel import aggregates as agg
-from rechannel.engine.journal.log import read_only
+from rechannel.engine.journal.reading import read_only
 from rechannel.engine.spark.runner import SparkRunner
 from rechannel.state.stores.local import Durability, LocalStore
 from tests.support.jvms import SHORT_LIVED

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rechannel.advising.stream import stream_advice
-from rechannel.engine.journal.log import read_only
+from rechannel.engine.journal.reading import read_only
 from rechannel.engine.program.identity import read_identity
 from rechannel.scaling.files.request import Request
 from rechannel.scaling.needs.asked import Asked

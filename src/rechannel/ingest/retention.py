@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rechannel.engine.journal.log import read_only
+from rechannel.engine.journal.reading import read_only
 from rechannel.engine.program.identity import read_identity as read_job
 from rechannel.errors import MissingFileError, RefusedError
 from rechannel.sources.ingest.log import FILES, IngestLog, number_of

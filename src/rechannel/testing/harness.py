@@ -20,7 +20,7 @@ from rechannel.dataflow.streams.stream import Stream, dataflow_of
 from rechannel.dataflow.streams.writer import Flow
 from rechannel.engine.failures.stopping import Stopping
 from rechannel.engine.journal.entries import Opened
-from rechannel.engine.journal.log import read_only
+from rechannel.engine.journal.reading import read_only
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.physical import SinkPlan, compile_plan
 from rechannel.engine.program.programs import programs_of

@@ -18,7 +18,7 @@ def flip(path, at: int) -> None:
 
 def needed_segments(clicks):
     """Segments that the journal names."""
-    from rechannel.engine.journal.log import read_only
+    from rechannel.engine.journal.reading import read_only
 
     store = open_directory(clicks.directory).store
     versions = read_only(store).versions.values()

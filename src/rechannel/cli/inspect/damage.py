@@ -14,7 +14,7 @@ from sys import maxsize
 from rechannel.cli.inspect.directory import StateDirectory
 from rechannel.engine.journal.entries import Entry
 from rechannel.engine.journal.lease import read_lease, recorded_head
-from rechannel.engine.journal.log import read_only
+from rechannel.engine.journal.reading import read_only
 from rechannel.engine.journal.snapshot import from_bytes
 from rechannel.engine.journal.state import JournalState, needed, unreferenced
 from rechannel.engine.reconfigure.history import check_record

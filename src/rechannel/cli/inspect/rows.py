@@ -14,7 +14,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from rechannel.cli.inspect.directory import StateDirectory
-from rechannel.engine.journal.log import read_only
+from rechannel.engine.journal.reading import read_only
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.versions import operators_now
 from rechannel.engine.view.state_view import manifest_at

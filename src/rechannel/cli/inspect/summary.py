@@ -7,8 +7,8 @@ from typing import Any
 from rechannel.cli.inspect.directory import StateDirectory
 from rechannel.cli.inspect.driver import Condition, Place, condition
 from rechannel.engine.journal.lease import Holder, read_lease
-from rechannel.engine.journal.log import read_only
 from rechannel.engine.journal.quarantine import quarantined
+from rechannel.engine.journal.reading import read_only
 from rechannel.engine.journal.state import JournalState
 from rechannel.model.configuration import Configuration
 from rechannel.state.manifest import Manifest

@@ -58,7 +58,7 @@ def _from_server(url: str, token: str | None, id_: str | None, last: int) -> lis
 def _from_directory(directory: str, id_: str | None, last: int) -> list[dict[str, Any]]:
     """Read a state directory. The job may be running."""
     from rechannel.cli.inspect.directory import open_directory
-    from rechannel.engine.journal.log import read_only
+    from rechannel.engine.journal.reading import read_only
     from rechannel.engine.reconfigure.history import read_history, read_one
 
     store = open_directory(directory).store

@@ -14,14 +14,12 @@ that it begins tells: the opening is part of it if a driver has read it and gone
 An entry on which nothing outside of the driver depends yet can be written while the driver goes on
 (`append_soon`). The next entry waits for it, and so does `settle`.
 
-The last two snapshots stay, with all entries after the older one: a torn newest snapshot loses
-nothing. Any other damage stops the reader, which never guesses.
+The last two snapshots stay, with all entries after the older one; `reading.py` reads them.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -29,17 +27,17 @@ from threading import Lock
 
 from msgspec import structs
 
-from rechannel.engine.journal.entries import Body, Committed, Controlling, Entry, Opened
-from rechannel.engine.journal.snapshot import from_bytes, to_bytes
+from rechannel.engine.journal.entries import Body, Entry, Opened
+from rechannel.engine.journal.reading import load, numbers_of, weight
+from rechannel.engine.journal.snapshot import to_bytes
 from rechannel.engine.journal.state import JournalState
 from rechannel.errors import (
     DamagedStateError,
     FencedError,
-    MissingFileError,
     NewerFormatError,
     StorageError,
 )
-from rechannel.state.keys import JOURNAL, SNAPSHOTS, entry_key, number_of, snapshot_key
+from rechannel.state.keys import JOURNAL, SNAPSHOTS, entry_key, snapshot_key
 from rechannel.state.store import Store
 from rechannel.threads import AtOnce
 
@@ -51,20 +49,6 @@ _ATTEMPTS = 100
 OWED_PER_COMMIT = 64
 """A snapshot names every timestep that sinks owe: for each so many of them it is taken one commit later, so that its
 cost per commit does not grow with what is owed."""
-
-
-CONTROLS_PER_COMMIT = 8
-"""Entries of controllers that weigh as much as a commit: an idle stream commits nothing, and its controllers write."""
-
-CONTROL_BYTES_PER_COMMIT = 256 << 10
-"""Bytes of entries of controllers that weigh as much as a commit."""
-
-
-def weight(body: Body, size: int) -> float:
-    """Return how much an entry counts towards the next snapshot, in commits. size: bytes."""
-    if isinstance(body, Controlling):
-        return max(1 / CONTROLS_PER_COMMIT, size / CONTROL_BYTES_PER_COMMIT)
-    return float(isinstance(body, Committed))
 
 
 class Journal:
@@ -111,7 +95,7 @@ class Journal:
         given; None = the calling thread, at once. cleaner: deletes what snapshots have made superfluous, likewise.
         Raises DamagedStateError naming the entry, NewerFormatError.
         """
-        loaded = _load(store)
+        loaded = load(store)
         state = structs.replace(loaded.state, keep_versions=keep_versions)
         journal = cls(
             store,
@@ -132,7 +116,7 @@ class Journal:
         """The state after the latest entry of any driver: another one may still write."""
         with self._lock:
             self._settle()
-            return _load(self._store).state if self._is_behind() else self._state
+            return load(self._store).state if self._is_behind() else self._state
 
     def write_through(self, store: Store) -> None:
         """Continue with another view of the same store: one that retries through outages."""
@@ -220,14 +204,14 @@ class Journal:
 
     def _is_behind(self) -> bool:
         """Whether the store has later entries than this journal has read or written."""
-        written = [*_numbers(self._store, JOURNAL), *_numbers(self._store, SNAPSHOTS)]
+        written = [*numbers_of(self._store, JOURNAL), *numbers_of(self._store, SNAPSHOTS)]
         return max(written, default=0) > self._state.number
 
     def _take_over(self, body: Opened) -> None:
         for _ in range(_ATTEMPTS):
             if self._try_append(body):
                 return
-            loaded = _load(self._store)
+            loaded = load(self._store)
             self._state = structs.replace(loaded.state, keep_versions=body.keep_versions)
             self._since_snapshot = loaded.since_snapshot
         raise self._fenced()
@@ -238,7 +222,7 @@ class Journal:
         if not self._store.create(key, data):
             return False
         if isinstance(body, Opened) and self._may_be_late(entry.number):
-            if entry.number not in _load(self._store).state.opened_at:
+            if entry.number not in load(self._store).state.opened_at:
                 self._store.delete(key)
             return False
         self._count(after, body, len(data))
@@ -259,7 +243,7 @@ class Journal:
 
     def _may_be_late(self, number: int) -> bool:
         """Whether others have gone on beyond this number: then it may have had an entry that was deleted."""
-        return any(taken >= number for taken in _numbers(self._store, SNAPSHOTS))
+        return any(taken >= number for taken in numbers_of(self._store, SNAPSHOTS))
 
     def _snapshot(self) -> None:
         self._store.put(snapshot_key(self._state.number), to_bytes(self._state))
@@ -275,7 +259,7 @@ class Journal:
         number, mine = self._state.next_number, self._state.epoch
         stop = "this driver must stop; the other one runs what is not committed again"
         try:
-            other = _load(self._store).state
+            other = load(self._store).state
         except (DamagedStateError, NewerFormatError) as error:
             return FencedError(
                 f"entry {number} exists, and its driver cannot be read ({error}); {stop}"
@@ -303,47 +287,20 @@ def _delete_superfluous(store: Store, state: JournalState) -> None:
 
     state: as of a snapshot of this driver. Whatever is left, as at the end of a process, the next call deletes.
     """
-    older, kept = _split(_numbers(store, SNAPSHOTS))
+    older, kept = _split(numbers_of(store, SNAPSHOTS))
     for number in older:
         store.delete(snapshot_key(number))
     if len(kept) < _SNAPSHOTS_KEPT:
         return
     # A driver that was replaced comes here, too: later entries may be openings that it does not know of.
     last, openings = min(kept[0], state.number), frozenset(state.opened_at)
-    for number in _numbers(store, JOURNAL):
+    for number in numbers_of(store, JOURNAL):
         if number <= last and number not in openings:
             store.delete(entry_key(number))
 
 
-def read_only(store: Store) -> JournalState:
-    """Return the present state of the journal, for readers only.
-
-    Writes nothing; a driver may append, take snapshots and delete meanwhile.
-    Raises DamagedStateError naming the entry, NewerFormatError.
-    """
-    return _load(store).state
-
-
-def kept_entries(store: Store) -> list[Entry]:
-    """Return the entries that are not deleted yet, ascending and without gaps, for readers only.
-
-    A driver may append, take snapshots and delete meanwhile. Raises DamagedStateError naming the entry,
-    NewerFormatError.
-    """
-    kept: list[Entry] = []
-    for number in _without_gaps(_numbers(store, JOURNAL)):
-        entry, _ = _read(store, number)
-        if entry is None:
-            kept = []  # a snapshot was taken meanwhile: this entry and those before it are deleted
-        else:
-            kept.append(entry)
-    return kept
-
-
-def _without_gaps(numbers: list[int]) -> list[int]:
-    """Return the last numbers that follow on each other. Before them are openings only."""
-    first = next((i for i in range(len(numbers) - 1, 0, -1) if numbers[i - 1] != numbers[i] - 1), 0)
-    return numbers[first:]
+def _split(numbers: list[int]) -> tuple[list[int], list[int]]:
+    return numbers[:-_SNAPSHOTS_KEPT], numbers[-_SNAPSHOTS_KEPT:]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,85 +310,3 @@ class _Pending:
     before: JournalState
     written: Future[bool]
     """Whether the number was free."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Loaded:
-    state: JournalState
-    since_snapshot: float
-
-
-def _load(store: Store) -> _Loaded:
-    """Load the newest intact snapshot and the entries after it; retry if a snapshot was taken meanwhile."""
-    for _ in range(_ATTEMPTS):
-        snapshots = _numbers(store, SNAPSHOTS)
-        try:
-            loaded = _replay(store, _newest_intact(store, snapshots))
-            if loaded.state.number < max(snapshots, default=0):
-                raise _gap(loaded.state.next_number, max(snapshots))
-            return loaded
-        except DamagedStateError:
-            if _numbers(store, SNAPSHOTS) == snapshots:
-                raise
-    msg = "the journal changes faster than it can be read; try again"
-    raise DamagedStateError(msg)
-
-
-def _newest_intact(store: Store, snapshots: Iterable[int]) -> JournalState:
-    for number in sorted(snapshots, reverse=True):
-        key = snapshot_key(number)
-        try:
-            return from_bytes(store.read(key), name=f"snapshot {key}")
-        except DamagedStateError:
-            continue  # the snapshot before it and the entries after that one say the same
-    return JournalState()
-
-
-def _replay(store: Store, state: JournalState) -> _Loaded:
-    since = 0.0
-    while True:
-        entry, size = _read(store, state.next_number)
-        if entry is None:
-            later = [n for n in _numbers(store, JOURNAL) if n >= state.next_number]
-            if not later:
-                return _Loaded(state=state, since_snapshot=since)
-            # The listing is later than the read, and entries are created in order: it must exist now.
-            entry, size = _read(store, state.next_number)
-        if entry is None:
-            raise _gap(state.next_number, min(later))
-        try:
-            state = state.apply(entry)
-        except ValueError as error:
-            msg = (
-                f"journal entry {entry_key(entry.number)} contradicts those before it: {error}. Restore the journal"
-                " from a copy"
-            )
-            raise DamagedStateError(msg) from error
-        since += weight(entry.body, size)
-
-
-def _read(store: Store, number: int) -> tuple[Entry | None, int]:
-    """Return an entry and its bytes; None if there is none."""
-    key = entry_key(number)
-    try:
-        data = store.read(key)
-    except MissingFileError:
-        return None, 0
-    return Entry.from_bytes(data, name=f"journal entry {key}"), len(data)
-
-
-def _gap(number: int, later: int) -> DamagedStateError:
-    return DamagedStateError(
-        f"journal entry {entry_key(number)} is missing, but entry {later} was written. Nothing is"
-        " guessed: restore journal and snapshots from a copy of the state directory, or start from"
-        " an empty one"
-    )
-
-
-def _numbers(store: Store, prefix: str) -> list[int]:
-    """Return the numbers of the existing entries or snapshots, ascending."""
-    return [number for key in store.list(prefix) if (number := number_of(key)) is not None]
-
-
-def _split(numbers: list[int]) -> tuple[list[int], list[int]]:
-    return numbers[:-_SNAPSHOTS_KEPT], numbers[-_SNAPSHOTS_KEPT:]

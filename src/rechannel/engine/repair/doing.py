@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from rechannel.engine.journal.entries import Body, Closed, Opened
 from rechannel.engine.journal.lease import Holder, Lease
-from rechannel.engine.journal.log import Journal, read_only
+from rechannel.engine.journal.log import Journal
+from rechannel.engine.journal.reading import read_only
 from rechannel.engine.repair.evidence import Evidence, look
 from rechannel.engine.repair.findings import Action, Finding, findings
 from rechannel.errors import RefusedError

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from rechannel.engine.journal.entries import Entry
 from rechannel.engine.journal.lease import Holder, holds, read_lease, recorded_head
-from rechannel.engine.journal.log import read_only
+from rechannel.engine.journal.reading import read_only
 from rechannel.engine.journal.snapshot import from_bytes
 from rechannel.engine.journal.state import JournalState, needed
 from rechannel.engine.reconfigure.history import damaged_records

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rechannel.engine.journal.entries import Committed, Intent, Opened
-from rechannel.engine.journal.log import Journal, read_only
+from rechannel.engine.journal.log import Journal
+from rechannel.engine.journal.reading import read_only
 from rechannel.errors import FencedError, StorageError
 from rechannel.model.configuration import Configuration
 from rechannel.state.stores.faulty import Crash, Fault, FaultKind, FaultyStore

@@ -16,10 +16,10 @@ from rechannel.engine.journal.entries import (
     Note,
     Opened,
 )
-from rechannel.engine.journal.log import (
+from rechannel.engine.journal.log import Journal
+from rechannel.engine.journal.reading import (
     CONTROL_BYTES_PER_COMMIT,
     CONTROLS_PER_COMMIT,
-    Journal,
     kept_entries,
     read_only,
 )

@@ -11,7 +11,7 @@ import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
-from rechannel.engine.journal.log import read_only
+from rechannel.engine.journal.reading import read_only
 from rechannel.engine.program.early import noted_sinks
 from rechannel.engine.program.withdrawal import held_back, withdrawal
 from rechannel.engine.repair.doing import Hand, found, repair

@@ -13,7 +13,8 @@ import rechannel as rc
 from rechannel import aggregates as agg
 from rechannel.engine.journal import incarnations
 from rechannel.engine.journal.entries import Notes, Opened
-from rechannel.engine.journal.log import Journal, read_only
+from rechannel.engine.journal.log import Journal
+from rechannel.engine.journal.reading import read_only
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program import versions
 from rechannel.errors import DataflowError, OtherDataflowError, RefusedError, StorageError

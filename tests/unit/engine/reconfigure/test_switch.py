@@ -11,7 +11,7 @@ import pytest
 import rechannel as rc
 from rechannel import aggregates as agg
 from rechannel.dataflow.evolution.evolution import stream_of
-from rechannel.engine.journal.log import read_only
+from rechannel.engine.journal.reading import read_only
 from rechannel.errors import OtherDataflowError
 from rechannel.job import InProcess, Job
 from rechannel.settings import Settings

@@ -8,7 +8,7 @@ import pytest
 import rechannel as rc
 from rechannel import aggregates as agg
 from rechannel.engine.journal.entries import Intent
-from rechannel.engine.journal.log import kept_entries, read_only
+from rechannel.engine.journal.reading import kept_entries, read_only
 from rechannel.engine.replay.selecting import Selection, select
 from rechannel.errors import NotReadyError, RefusedError
 from rechannel.settings import Settings
