@@ -241,11 +241,11 @@ def _activities(
     configuration: Configuration | None,
 ) -> dict[str, Activity]:
     configured = NOTHING if configuration is None else configuration.operators
-    rows, ms = sums.picked
+    rows, ms = sums.points
     start = first = 0
     out: dict[str, Activity] = {}
     for place, name in enumerate(sums.names):
-        end, last = sums.ends[place], sums.picked_ends[place]
+        end, last = sums.ends[place], sums.points_ends[place]
         given = configured.get(name)
         parallelism = end - start if given is None else max(end - start, given.tasks)
         routing = None if given is None else given.routing

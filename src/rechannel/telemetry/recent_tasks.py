@@ -15,6 +15,7 @@ import statistics
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -94,7 +95,7 @@ class TimestepTasks:
         """Compute what every window asks."""
         object.__setattr__(self, "turns_ms", _turns_ms(self.operators.values()))
         edges = tuple((name, to) for name, of in self.operators.items() for to in of.sent)
-        object.__setattr__(self, "edges", edges)
+        object.__setattr__(self, "edges", _one_of(edges))
         sent = tuple(rows for of in self.operators.values() for rows in of.sent.values())
         object.__setattr__(self, "sent", sent)
         binned = tuple(name for name, of in self.operators.items() if of.bins)
@@ -255,6 +256,12 @@ def _between_launches(tasks: Sequence[TaskFinished], launched: Floats) -> float 
         return None
     first = launched[launched < min(map(_freed_ms, tasks))]
     return float(first.max() - first.min()) / (len(first) - 1) if len(first) > 1 else None
+
+
+@lru_cache(maxsize=64)
+def _one_of(edges: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Return the same value for equal edges, which is quick to compare."""
+    return edges
 
 
 def _turns_ms(operators: Iterable[OperatorTasks]) -> float:

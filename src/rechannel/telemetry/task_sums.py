@@ -2,8 +2,9 @@
 
 As long as every operator has the same tasks in every timestep, each timestep has what each task received and took since
 these tasks are there, before it and with it. The sums of a window are those with its last timestep, less those before
-its first. Of the single tasks, a few of every operator are picked, others in each timestep. All arrays have the tasks
-of all operators in a row.
+its first. Of the single tasks of an operator, all are kept where they are few; many become a few points
+(`task_points.py`), which are cheap to keep, and to fit a line through. All arrays have the tasks of all operators in a
+row.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from rechannel.telemetry.recent_tasks import Floats, OperatorTasks
+from rechannel.telemetry.task_points import GROUPS, TAKEN, Floats, middle_of, points_of_tasks
 
-PICKED = 96
-"""Tasks of an operator that are picked in one timestep."""
+if TYPE_CHECKING:
+    from rechannel.telemetry.recent_tasks import OperatorTasks
+
+
+Ints: TypeAlias = npt.NDArray[np.int_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -41,8 +44,9 @@ class TaskSums:
     """The same until its end."""
     totals: Floats
     """Rows and milliseconds of cores in this timestep, shape (2, operators)."""
-    picked: Floats
-    """Rows and milliseconds of cores of up to `PICKED` tasks of each operator, shape (2, picked)."""
+    points: Floats
+    """Rows and milliseconds of cores, shape (2, points): of each operator its tasks, or `GROUPS` points that stand for
+    `TAKEN` tasks or more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -62,10 +66,10 @@ class Summed:
     """Rows of the task with the most, by operator."""
     core_ms: float
     """Milliseconds of cores of all tasks of all operators."""
-    picked: Floats
-    """Rows and milliseconds of cores of some tasks in single timesteps, shape (2, picked)."""
-    picked_ends: tuple[int, ...]
-    """By operator, where its tasks end among those."""
+    points: Floats
+    """Rows and milliseconds of cores of tasks in single timesteps, or of what stands for them, shape (2, points)."""
+    points_ends: tuple[int, ...]
+    """By operator, where its points end among those."""
 
 
 def with_timestep(
@@ -96,23 +100,25 @@ def with_timestep(
         before=before,
         after=before + own,
         totals=np.array([[e.rows.sum(), e.core_ms.sum()] for e in columns]).T,
-        picked=np.concatenate([_picked(each, timestep) for each in columns], axis=1),
+        points=_points(list(columns)),
     )
 
 
-def _picked(columns: OperatorTasks, timestep: int) -> Floats:
-    """Return rows and milliseconds of cores of some tasks at equal distances, beginning elsewhere in each timestep."""
-    count = len(columns.rows)
-    places = np.arange(count)
-    if count > PICKED:
-        places = (np.arange(PICKED) * count // PICKED + timestep) % count
-    return np.stack([columns.rows[places], columns.core_ms[places]])
+def _points(columns: Sequence[OperatorTasks]) -> Floats:
+    """Return what stands for the tasks of all operators, shape (2, points)."""
+    points = [np.stack([each.rows, each.core_ms]) for each in columns]
+    many = [place for place, each in enumerate(columns) if len(each.rows) >= TAKEN]
+    if many:
+        stand = points_of_tasks(*zip(*(points[place] for place in many), strict=True))
+        for place, of in zip(many, stand.swapaxes(0, 1), strict=True):
+            points[place] = of
+    return np.concatenate(points, axis=1)
 
 
 def summed(timesteps: Sequence[TaskSums | None]) -> Summed | None:
     """Return what all operators did in some timesteps; None if the tasks are not the same, or a timestep is missing.
 
-    Of an operator, up to `PICKED` of the tasks that were picked stay, at equal distances.
+    Of an operator with `TAKEN` tasks or more, points stand for those of all timesteps; of any other, all tasks stay.
     """
     first, last = timesteps[0], timesteps[-1]
     if first is None or last is None or first.since != last.since:
@@ -123,7 +129,8 @@ def summed(timesteps: Sequence[TaskSums | None]) -> Summed | None:
     rows, busy_s = last.after - first.before
     busy_s /= 1e3
     totals, core_ms = np.add.reduce([each.totals for each in there])
-    places, picked_ends = _places(last.ends, len(there))
+    layout = _layout(last.ends, len(there))
+    stacked = np.array([each.points for each in there])
     return Summed(
         names=last.names,
         ends=last.ends,
@@ -132,8 +139,8 @@ def summed(timesteps: Sequence[TaskSums | None]) -> Summed | None:
         totals=tuple(totals.tolist()),
         most=_most(rows, last.ends),
         core_ms=float(core_ms.sum()),
-        picked=np.concatenate([each.picked for each in there], axis=1).take(places, axis=1),
-        picked_ends=picked_ends,
+        points=layout.of(stacked),
+        points_ends=layout.ends,
     )
 
 
@@ -153,7 +160,7 @@ def added_up(timesteps: Sequence[Mapping[str, OperatorTasks]]) -> Summed:
         for column in ("rows", "busy_ms", "core_ms")
     )
     by_task = np.bincount(places, rows).astype(np.float64, copy=False)
-    picked_ends = tuple(accumulate(sum(len(e.rows) for e in each) for each in columns))
+    points_ends = tuple(accumulate(sum(len(e.rows) for e in each) for each in columns))
     return Summed(
         names=names,
         ends=ends,
@@ -162,8 +169,8 @@ def added_up(timesteps: Sequence[Mapping[str, OperatorTasks]]) -> Summed:
         totals=tuple(np.add.reduceat(by_task, (0, *ends[:-1])).tolist()),
         most=_most(by_task, ends),
         core_ms=float(core_ms.sum()),
-        picked=np.stack([rows, core_ms]),
-        picked_ends=picked_ends,
+        points=np.stack([rows, core_ms]),
+        points_ends=points_ends,
     )
 
 
@@ -171,16 +178,50 @@ def _most(rows: Floats, ends: tuple[int, ...]) -> tuple[float, ...]:
     return tuple(np.maximum.reduceat(rows, (0, *ends[:-1])).tolist())
 
 
-@lru_cache(maxsize=32)
-def _places(ends: tuple[int, ...], timesteps: int) -> tuple[npt.NDArray[np.int_], tuple[int, ...]]:
-    """Return where the picked tasks of a window lie in a row of those of its timesteps, and where operators end.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Layout:
+    """Where the points of a window come from."""
 
-    The row has one timestep after the other; the places are those of one operator after the other.
-    """
-    counts = [min(end - start, PICKED) for start, end in zip((0, *ends[:-1]), ends, strict=True)]
-    row = np.arange(timesteps * sum(counts)).reshape(timesteps, -1)
-    places = []
-    for own in np.split(row, np.cumsum(counts)[:-1], axis=1):
-        count = min(own.size, PICKED)
-        places.append(own.ravel()[np.arange(count) * own.size // count])
-    return np.concatenate(places), tuple(accumulate(len(each) for each in places))
+    many: Ints
+    """Which points of a timestep stand for many tasks."""
+    places: Ints | None
+    """Where each point of the window lies in a row of those that stand for many tasks in all timesteps, and of the
+    tasks of the other operators, one timestep after the other; None = unchanged."""
+    few: Ints
+    """Which points of a timestep are tasks."""
+    ends: tuple[int, ...]
+    """By operator, where its points end."""
+
+    def of(self, points: Floats) -> Floats:
+        """Return the points of a window, shape (2, points). points: shape (timesteps, 2, points)."""
+        if self.places is None:
+            return middle_of(points)
+        stand = middle_of(points[:, :, self.many])
+        tasks = points[:, :, self.few].swapaxes(0, 1).reshape(2, -1)
+        return np.concatenate([stand, tasks], axis=1).take(self.places, axis=1)
+
+
+@lru_cache(maxsize=32)
+def _layout(ends: tuple[int, ...], timesteps: int) -> _Layout:
+    """Return the layout of a window. ends: by operator, where its tasks end in a row of all."""
+    counts = [end - start for start, end in zip((0, *ends[:-1]), ends, strict=True)]
+    stand = np.repeat(
+        [count >= TAKEN for count in counts],
+        [GROUPS if count >= TAKEN else count for count in counts],
+    )
+    many, few = np.flatnonzero(stand), np.flatnonzero(~stand)
+    rest = len(many) + np.arange(timesteps * len(few)).reshape(timesteps, -1)
+    places, at_many, at_few = list[Ints](), 0, 0
+    for count in counts:
+        if count >= TAKEN:
+            places.append(np.arange(at_many, at_many + GROUPS))
+            at_many += GROUPS
+        else:
+            places.append(rest[:, at_few : at_few + count].ravel())
+            at_few += count
+    return _Layout(
+        many=many,
+        few=few,
+        places=np.concatenate(places) if len(few) else None,
+        ends=tuple(accumulate(len(each) for each in places)),
+    )

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rechannel.telemetry.recent_tasks import OperatorTasks
-from rechannel.telemetry.task_sums import PICKED, Summed, TaskSums, added_up, summed, with_timestep
+from rechannel.telemetry.task_points import GROUPS, TAKEN
+from rechannel.telemetry.task_sums import Summed, TaskSums, added_up, summed, with_timestep
 
 RANDOM = np.random.default_rng(3)
 
@@ -43,14 +44,14 @@ def story(
 
 def parts(found: Summed) -> dict[str, SimpleNamespace]:
     """What each operator did."""
-    starts, firsts = (0, *found.ends[:-1]), (0, *found.picked_ends[:-1])
+    starts, firsts = (0, *found.ends[:-1]), (0, *found.points_ends[:-1])
     return {
         name: SimpleNamespace(
             rows=found.rows[starts[place] : found.ends[place]],
             busy_s=found.busy_s[starts[place] : found.ends[place]],
             total=found.totals[place],
             most=found.most[place],
-            picked=found.picked[:, firsts[place] : found.picked_ends[place]],
+            points=found.points[:, firsts[place] : found.points_ends[place]],
         )
         for place, name in enumerate(found.names)
     }
@@ -72,15 +73,17 @@ def check(found: Summed, steps: Sequence[dict[str, OperatorTasks]]) -> None:
         expected = [busy_ms[task] / 1e3 for task in range(len(of.rows))]
         assert of.busy_s == pytest.approx(expected, rel=1e-9)
         assert (of.total, of.most) == (total, max(rows.values()))
-        known = {
-            pair for e in each for pair in zip(e.rows.tolist(), e.core_ms.tolist(), strict=True)
-        }
-        assert set(zip(*of.picked.tolist(), strict=True)) <= known
+        tasks = [pair for e in each for pair in zip(e.rows, e.core_ms, strict=True)]
+        if of.points.shape[1] == len(tasks):
+            assert list(zip(*of.points, strict=True)) == tasks
+        else:
+            assert of.points.shape[1] == GROUPS
+            assert all(len(e.rows) >= TAKEN for e in each)
     assert found.core_ms == pytest.approx(core_ms)
 
 
 def test_a_window_is_what_its_tasks_add_up_to():
-    steps, sums = story([{"in": 3, "counts": 2 * PICKED + 5}] * 30)
+    steps, sums = story([{"in": 3, "counts": 2 * TAKEN + 5}] * 30)
     for first, last in ((0, 4), (7, 7), (12, 29)):
         check(summed(sums[first : last + 1]), steps[first : last + 1])
 
@@ -105,24 +108,38 @@ def test_windows_of_any_tasks(plans, repeated, gap):
         check(found, steps[-repeated:])
 
 
-def test_of_few_tasks_all_are_picked_and_of_many_others_in_each_timestep():
-    steps, sums = story([{"few": 4, "many": 3 * PICKED}] * 3)
-    found = parts(summed(sums))
-    assert found["few"].picked[0].tolist() == [n for s in steps for n in s["few"].rows.tolist()]
-    rows, core_ms = found["many"].picked
-    assert rows.shape == (PICKED,)
-    picked = set(zip(rows.tolist(), core_ms.tolist(), strict=True))
-    of_each = [
-        len(picked & set(zip(s["many"].rows, s["many"].core_ms, strict=True))) for s in steps
-    ]
-    assert of_each == [PICKED / 3] * 3
+def test_of_few_tasks_all_stay_and_points_on_their_line_stand_for_many():
+    steps, sums = story([{"few": 4, "many": 3 * TAKEN, "more": 2}] * 3)
+    for step in steps:
+        step["many"].core_ms[:] = 20 + 0.5 * step["many"].rows
+    sums = [None]
+    for number, step in enumerate(steps):
+        sums.append(with_timestep(sums[-1], number, step))
+    found = parts(summed(sums[1:]))
+    for name in ("few", "more"):
+        assert found[name].points[0].tolist() == [n for s in steps for n in s[name].rows.tolist()]
+    rows, core_ms = found["many"].points
+    assert core_ms == pytest.approx(20 + 0.5 * rows)
+    assert rows[-1] - rows[0] > 600
+
+
+def test_a_timestep_that_was_slow_as_a_whole_does_not_count():
+    steps, sums = [], [None]
+    for number in range(5):
+        steps.append({"many": columns(TAKEN)})
+        steps[-1]["many"].core_ms[:] = (20 + 0.5 * steps[-1]["many"].rows) * (
+            9 if number == 2 else 1
+        )
+        sums.append(with_timestep(sums[-1], number, steps[-1]))
+    rows, core_ms = summed(sums[1:]).points
+    assert core_ms == pytest.approx(20 + 0.5 * rows)
 
 
 def test_other_tasks_begin_anew():
     _, sums = story([{"in": 2}] * 3 + [{"in": 4}] * 3)
     assert summed(sums[1:5]) is None
     assert len(summed(sums[3:]).rows) == 4
-    assert summed(sums[:3]).picked.shape == (2, 6)
+    assert summed(sums[:3]).points.shape == (2, 6)
 
 
 def test_a_timestep_that_is_missing_and_tasks_that_are_not_numbered_say_nothing():

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-ROUNDS = 4
-"""Of reweighting. With twice as many, predictions are no nearer, but for a few points with many outliers: by 3 %."""
+ROUNDS = 3
+"""Of reweighting. With more, predictions are nearer only if a quarter of the points are outliers: half of those at a
+quarter of the rows are 8.6 instead of 9.1 % off with 4 rounds, and 8.0 with 8."""
 HUBER = 1.345
-"""Standard deviations from which on a residual counts less, in the first half of the rounds."""
+"""Standard deviations from which on a residual counts less, in the first round."""
 TUKEY = 4.685
-"""Standard deviations from which on it does not count, in the second half. Both: 95 % efficient for normal errors."""
+"""Standard deviations from which on it does not count, in the next ones. Both: 95 % efficient for normal errors."""
 NORMAL = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation."""
 ERRORS = 2.0

@@ -69,8 +69,12 @@ def task_costs(rows: Floats, ms: Floats, there: Flags) -> Costs:
     usable = there & (ms > 0) & (rows >= 0)
     samples = usable.sum(axis=1)
     count, known = np.maximum(samples, 1), samples > 0
-    mean_x = np.where(usable, rows, 0.0).sum(axis=1) / count
-    x, y = np.where(usable, rows - mean_x[:, None], 0.0), np.where(usable, ms, 0.0)
+    if usable.all():
+        mean_x = np.add.reduce(rows, axis=1) / count
+        x, y = rows - mean_x[:, None], ms
+    else:
+        mean_x = np.where(usable, rows, 0.0).sum(axis=1) / count
+        x, y = np.where(usable, rows - mean_x[:, None], 0.0), np.where(usable, ms, 0.0)
     differ = np.vecdot(x, x) / count > TINY_MS * mean_x**2
     medians = _Medians(usable, samples)
     level = np.where(known, medians.of(y), 0.0)
@@ -126,8 +130,10 @@ def _lines(
         total = np.maximum(sums[0], TINY_MS)
         centre_x, centre_y = centre = sums[1:3] / total
         squares, products = sums[3:] - sums[1] * centre
-        lost |= squares <= TINY_MS * (centre_x + mean_x) ** 2
-        squares[lost] = 1.0
+        same = squares <= TINY_MS * (centre_x + mean_x) ** 2
+        if same.any():
+            lost |= same
+            squares[lost] = 1.0
         slope = products / squares
         intercept = centre_y - slope * centre_x
         residuals = np.abs(y - intercept[:, None] - slope[:, None] * x) * share

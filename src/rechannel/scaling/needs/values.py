@@ -65,7 +65,7 @@ class OperatorNeed(Facts):
     remedy: str | None = None
     """The change that helps against skew: "rebalance", "split" or "spread"; None if none is needed."""
     points: tuple[tuple[float, float], ...] = ()
-    """Some of its tasks: (rows, milliseconds)."""
+    """Some of its tasks, or where it has many, means of several: (rows, milliseconds)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

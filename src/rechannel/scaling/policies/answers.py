@@ -13,7 +13,7 @@ from rechannel.scaling.model.cores import Taken, Turns
 from rechannel.scaling.model.fits import ESTIMATE, FLAT, STEEP, Costs
 from rechannel.scaling.model.timesteps import Pace
 from rechannel.scaling.policies.policy import Advice, Cores, Seen
-from rechannel.scaling.policies.skew import Skew
+from rechannel.scaling.policies.skew import Skews
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -27,7 +27,7 @@ class Answer:
     """For the costs as fitted and both ends, shape (3, operators)."""
     pace: Pace
     costs: Costs
-    skews: Mapping[str, Skew]
+    skews: Skews
     targets: Mapping[str, float]
     offset: float
     needed: tuple[int, int, int]
@@ -65,7 +65,7 @@ def differs(seen: Seen, answer: Answer) -> bool:
     """Return what `changes` does of the advice that an answer becomes, without putting it into words."""
     if answer.executors != answer.cores.executors:
         return True
-    if any(each.remedy is not None for each in answer.skews.values()):
+    if answer.skews.remedies:
         return True
     tasks, present = answer.taken.tasks[ESTIMATE].tolist(), seen.activities
     places = _scalable(seen, answer)
@@ -95,7 +95,7 @@ def advice_of(seen: Seen, answer: Answer) -> Advice:
         evidence=evidence | {"executors": {"low": min(each), "high": max(each)}},
         low=dict(zip(names, ends[0], strict=True)),
         high=dict(zip(names, ends[-1], strict=True)),
-        remedies={n: each.remedy for n, each in answer.skews.items() if each.remedy is not None},
+        remedies={answer.operators[at]: what for at, what in answer.skews.remedies.items()},
     )
 
 
@@ -112,6 +112,7 @@ def evidence_of(answer: Answer) -> dict[str, Any]:
     binds = max(used, key=lambda name: used[name])
     hangs_on = names[int(np.abs(took[FLAT] - took[STEEP]).argmax())]
     fixed, row, turn = (each.T.tolist() for each in (turns.fixed_ms, turns.row_ms, took))
+    heaviest, remains = answer.skews.heaviest.tolist(), answer.skews.remains.tolist()
     samples = answer.costs.samples.tolist()
     operators = {
         name: {
@@ -122,8 +123,8 @@ def evidence_of(answer: Answer) -> dict[str, Any]:
             "row_ms_ends": row[place][FLAT:],
             "turn_ms": turn[place][ESTIMATE],
             "turn_ms_ends": sorted(turn[place][FLAT:]),
-            "heaviest": answer.skews[name].heaviest,
-            "heaviest_after": answer.skews[name].remains,
+            "heaviest": heaviest[place],
+            "heaviest_after": remains[place],
             "samples": samples[place],
         }
         for place, name in enumerate(names)
@@ -160,9 +161,8 @@ def _reason(answer: Answer, evidence: Mapping[str, Any]) -> str:
             f" {share}: {counted(answer.executors, 'executor')} of {cores.cores_per_executor}"
         )
     skewed = "".join(
-        f"; the heaviest task of {name!r} has {each.heaviest:.1f} times the mean: {each.remedy}"
-        for name, each in answer.skews.items()
-        if each.remedy is not None
+        f"; the heaviest task of {answer.operators[at]!r} has {answer.skews.heaviest[at]:.1f} times the mean: {what}"
+        for at, what in answer.skews.remedies.items()
     )
     return (
         f"{begin}; {what.get(binds, f'the turn of {binds!r} binds')}, and most hangs on what"

@@ -21,7 +21,7 @@ Memory: TypeAlias = Any
 class Tasks:
     """What the tasks of an operator received and took, in all timesteps of a window, in any order.
 
-    Of many tasks these may be some, picked without regard to what they took.
+    Where they are many, a few points may stand for them, each with the mean rows and milliseconds of some.
     """
 
     rows: Floats

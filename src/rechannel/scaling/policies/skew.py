@@ -13,8 +13,12 @@ and what remains of h is 1, k p or b p, whichever the change leaves. Where bins 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from rechannel.scaling.model.rates import Floats
 from rechannel.scaling.policies.policy import Activity
 
 NEAR = 1.2
@@ -23,41 +27,53 @@ MATTERS = 0.05
 """Share of the room of an interval."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Skew:
-    """How unequal the tasks of an operator are, and what to do about it."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Skews:
+    """How unequal the tasks of operators are, and what to do about it."""
 
-    heaviest: float
-    """Rows of the heaviest task over the mean."""
-    remains: float
-    """The same after the remedy."""
-    remedy: str | None = None
-    """None if nothing needs to be done."""
-
-
-def heaviest(activity: Activity, total: float) -> float:
-    """Return the rows of the heaviest task over the mean; 1 if there were none. total: rows of all tasks."""
-    if not total:
-        return 1.0
-    reports = activity.reports
-    return max(1.0, reports.most_received * reports.parallelism / total)
+    heaviest: Floats
+    """Rows of the heaviest task over the mean, shape (operators,)."""
+    remains: Floats
+    """The same after the remedies."""
+    remedies: Mapping[int, str]
+    """By place of an operator: what helps. Those for which nothing needs to be done are absent."""
 
 
-def skew(activity: Activity, times: float, work_ms: float, room_ms: float) -> Skew:
-    """Return the skew of an operator.
+def heaviest(active: Sequence[Activity], total: Floats, tasks: Floats) -> Floats:
+    """Return the rows of the heaviest task over the mean, by operator; 1 if there were none.
 
-    times: rows of the heaviest task over the mean, from `heaviest`. work_ms: milliseconds that its rows of one timestep
-    take on one core. room_ms: what an interval has room for.
+    total: rows of all tasks. tasks: how many there are. Both of shape (operators,).
     """
+    most = np.array([each.reports.most_received for each in active])
+    return np.maximum(most * tasks / np.where(total > 0, total, np.inf), 1.0)
+
+
+def skews(
+    active: Sequence[Activity], times: Floats, work_ms: Floats, tasks: Floats, room_ms: float
+) -> Skews:
+    """Return the skew of operators.
+
+    times: rows of the heaviest task over the mean, from `heaviest`. work_ms: milliseconds that the rows of one timestep
+    take on one core. tasks: how many there are. All of shape (operators,). room_ms: what an interval has room for.
+    """
+    heavy = (times > NEAR) & (work_ms / tasks * (times - 1) > MATTERS * room_ms)
+    remains, remedies = times, dict[int, str]()
+    for place in np.flatnonzero(heavy).tolist():
+        if active[place].has_bins:
+            if not remedies:
+                remains = times.copy()
+            remedies[place], remains[place] = _remedy(active[place], float(times[place]))
+    return Skews(heaviest=times, remains=remains, remedies=remedies)
+
+
+def _remedy(activity: Activity, times: float) -> tuple[str, float]:
+    """Return what helps, and the rows of the heaviest task over the mean after it."""
     tasks = activity.reports.parallelism
-    costs = work_ms / tasks * (times - 1)
-    if times <= NEAR or costs <= MATTERS * room_ms or not activity.has_bins:
-        return Skew(heaviest=times, remains=times)
     if activity.heaviest_bin is None:
-        return Skew(heaviest=times, remains=times, remedy="rebalance")
+        return "rebalance", times
     bins, key = activity.heaviest_bin * tasks, (activity.heaviest_key or 0.0) * tasks
     if bins <= NEAR:
-        return Skew(heaviest=times, remains=max(1.0, bins), remedy="rebalance")
+        return "rebalance", max(1.0, bins)
     if key > NEAR:
-        return Skew(heaviest=times, remains=1.0, remedy="spread")
-    return Skew(heaviest=times, remains=max(1.0, key), remedy="split")
+        return "spread", 1.0
+    return "split", max(1.0, key)

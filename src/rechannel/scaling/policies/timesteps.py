@@ -44,7 +44,7 @@ from rechannel.scaling.policies.judging import read_share
 from rechannel.scaling.policies.offsets import Offsets
 from rechannel.scaling.policies.policy import Activity, Advice, Cores, Memory, Seen
 from rechannel.scaling.policies.samples import Samples, added, for_operators
-from rechannel.scaling.policies.skew import heaviest, skew
+from rechannel.scaling.policies.skew import heaviest, skews
 
 MOST_TASKS = 1e6
 
@@ -139,34 +139,25 @@ class TimestepDs2:
             return None, state
         pace = self._pace(cores)
         active = [seen.activities[name] for name in names]
-        times = np.array([heaviest(seen.activities[n], received[n]) for n in names])
+        present = np.array([float(each.reports.parallelism) for each in active])
+        total = np.array([received[name] for name in names])
+        times = heaviest(active, total, present)
         offsets = state.offsets.with_window(seen, cores, received)
         if cores.in_flight == 1:  # else timesteps wait for each other
             offsets = offsets.compared(
                 lambda rows: _predicted_ms(
-                    cores, pace, costs, np.array([rows[n] for n in names]), times, active
+                    cores, pace, costs, np.array([rows[n] for n in names]), times, present
                 ),
                 self.most_offset,
             )
         state, offset = replace(state, offsets=offsets), offsets.offset
         targets, loads = self._targets(seen, state)
         now = _turns(costs, offset, times, active, np.array([loads[name] for name in names]), pace)
-        work = now.rows_ms[ESTIMATE].tolist()
-        skews = [
-            skew(each, float(times[place]), work[place], pace.room_ms)
-            for place, each in enumerate(active)
-        ]
-        after = np.array([each.remains for each in skews])
-        turns = Turns(
-            rows=now.rows,
-            fixed_ms=now.fixed_ms,
-            row_ms=now.row_ms,
-            heaviest=after,
-            most_tasks=now.most_tasks,
-        )
+        found = skews(active, times, now.rows_ms[ESTIMATE], present, pace.room_ms)
+        turns = replace(now, heaviest=found.remains) if found.remedies else now
         needed, keeps = least_cores_each(turns, pace, most=self.most_cores)
         without = int(needed[ESTIMATE])
-        if any(each.remedy for each in skews):
+        if found.remedies:
             without = int(least_cores_each(now, pace, most=self.most_cores)[0][ESTIMATE])
         if not costs.known.all():
             needed = np.maximum(needed, cores.executors * cores.cores_per_executor)
@@ -179,14 +170,14 @@ class TimestepDs2:
             turns=turns,
             pace=pace,
             costs=costs,
-            skews=dict(zip(names, skews, strict=True)),
+            skews=found,
             targets=targets,
             offset=offset,
             needed=(int(needed[ESTIMATE]), int(needed[FLAT]), int(needed[STEEP])),
             without_remedies=without,
             keeps=bool(keeps[ESTIMATE]),
             executors=executors,
-            taken=self._taken(active, turns, pace, float(slots)),
+            taken=self._taken(present, turns, pace, float(slots)),
         )
         return answer, state
 
@@ -219,11 +210,10 @@ class TimestepDs2:
             return targets, targets
         return targets, targets_of(seen.topology, state.ratios, loads)
 
-    def _taken(self, active: Sequence[Activity], turns: Turns, pace: Pace, slots: float) -> Taken:
+    def _taken(self, present: Floats, turns: Turns, pace: Pace, slots: float) -> Taken:
         """Return what the best tasks of each operator take, or those that it has if they are nearly as good."""
         cores = np.full((1, 1), slots)
         best = turns.at_best(pace, cores)
-        present = np.array([float(each.reports.parallelism) for each in active])
         least, took = best.turns_ms, turns.took(pace, present, cores)
         mean = least.mean(axis=-1, keepdims=True)
         change = took - least > self.gain * np.maximum(least, mean)
@@ -253,10 +243,9 @@ def _just_changed(seen: Seen, before: Learned | None, now: Learned) -> bool:
 
 
 def _predicted_ms(
-    cores: Cores, pace: Pace, costs: Costs, rows: Floats, times: Floats, active: Sequence[Activity]
+    cores: Cores, pace: Pace, costs: Costs, rows: Floats, times: Floats, tasks: Floats
 ) -> float:
     """Return what a timestep takes with the tasks and cores that there are, by the model."""
-    tasks = np.array([float(each.reports.parallelism) for each in active])
     did = Turns(
         rows=rows,
         fixed_ms=costs.fixed_ms[ESTIMATE],

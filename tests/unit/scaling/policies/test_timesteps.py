@@ -20,7 +20,7 @@ from rechannel.scaling.policies.samples import (
     none_of,
     points_of,
 )
-from rechannel.scaling.policies.skew import heaviest, skew
+from rechannel.scaling.policies.skew import heaviest, skews
 from rechannel.scaling.policies.timesteps import TimestepDs2
 from tests.unit.scaling.one_by_one import least_cores
 
@@ -292,7 +292,8 @@ def test_skew_asks_for_another_change_than_more_tasks(measured, remedy):
         count=measured,
     )
     counts = seen.activities["count"]
-    assert heaviest(counts, float(counts.reports.records_in.sum())) == pytest.approx(4)
+    received = counts.reports.records_in.sum(keepdims=True)
+    assert heaviest([counts], received, np.array([8.0])) == pytest.approx(4)
     advice = decided(seen)
     assert advice.remedies == {"count": remedy}
     assert f"4.0 times the mean: {remedy}" in advice.reason
@@ -312,9 +313,10 @@ def test_skew_of_an_operator_without_bins_has_no_remedy():
 
 def test_skew_that_costs_next_to_nothing_needs_nothing():
     light = activity([50.0, 10, 10, 10], [1.0] * 4, heaviest_bin=0.6)
-    assert skew(light, heaviest(light, 80.0), 10.0, 800.0).remedy is None
-    assert skew(light, heaviest(light, 80.0), 1000.0, 800.0).remedy == "split"
-    assert heaviest(activity([0.0], [0.0]), 0.0) == 1
+    tasks, work_ms = np.array([4.0, 4.0]), np.array([10.0, 1000.0])
+    times = heaviest([light, light], np.array([80.0, 80.0]), tasks)
+    assert skews([light, light], times, work_ms, tasks, 800.0).remedies == {1: "split"}
+    assert heaviest([activity([0.0], [0.0])], np.zeros(1), np.ones(1)) == 1
 
 
 def test_operators_that_nothing_has_reached_stay_and_so_do_executors():
