@@ -26,7 +26,7 @@ from rechannel.dataflow.pictures.svg import draw_svg
 from rechannel.dataflow.pictures.text import draw_text
 from rechannel.dataflow.streams.stream import Stream, dataflow_of, one_session
 from rechannel.dataflow.streams.writer import Flow
-from rechannel.engine.journal.lease import process_started
+from rechannel.engine.journal.lease import Holder, process_started
 from rechannel.engine.journal.reading import kept_entries, read_only
 from rechannel.engine.journal.standby import Standby, wait
 from rechannel.engine.journal.this_driver import this_holder
@@ -106,6 +106,8 @@ class Job:
         self.settings = settings or Settings()
         self._spark = spark if spark is not None else one_session(*ends)
         self._store = state if isinstance(state, Store) else _open_store(state, self.settings)
+        self._ended: Holder | None = None
+        """Who ran the job, as `stand_by` saw it."""
         self._migrations = tuple(migrations)
         self._controllers = installations(controllers)
         self._allowed = Allowed(modules=tuple(_listed(allow)))
@@ -269,9 +271,10 @@ class Job:
         Raises:
             NotPermittedError: the state directory may not be read.
         """
-        return wait(
+        standby = Standby(where=this_holder().where, started=process_started)
+        free = wait(
             self._store,
-            Standby(host=this_holder().host, started=process_started),
+            standby,
             clock=steady_clock,
             sleep=time.sleep,
             stop=stop,
@@ -279,6 +282,8 @@ class Job:
                 f"standing by: process {holder.pid} on host {holder.host} runs the job"
             ),
         )
+        self._ended = standby.seen if free else None
+        return free
 
     def start(  # noqa: PLR0913 - what may be meant by a start
         self,
@@ -356,6 +361,7 @@ class Job:
             clock=clock,
             spark=None if in_process else self._session(),
             in_process=in_process,
+            ended=self._ended,
         )
 
     def _session(self) -> SparkSession:

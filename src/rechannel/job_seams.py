@@ -14,7 +14,7 @@ import pyarrow as pa
 from rechannel.assembly import Clock, Seams
 from rechannel.dataflow.graph.nodes import Node, Transform
 from rechannel.engine.failures.stopping import Stopping
-from rechannel.engine.journal.lease import Lease, process_started
+from rechannel.engine.journal.lease import Holder, Lease, process_started
 from rechannel.engine.journal.this_driver import this_holder, this_opened
 from rechannel.engine.loop.heartbeat import signs
 from rechannel.engine.program.physical import SinkPlan
@@ -78,13 +78,23 @@ def job_seams(
     clock: Clock,
     spark: SparkSession | None,
     in_process: InProcess | None,
+    ended: Holder | None = None,
 ) -> Seams:
-    """Return the seams of a job. Raises RefusedError where nothing is given that could run tasks."""
+    """Return the seams of a job. ended: see `Lease.acquire`.
+
+    Raises RefusedError where nothing is given that could run tasks.
+    """
     if in_process is None and spark is None:
         msg = "a job needs a Spark session or in_process="
         raise RefusedError(msg)
     made = _JobSeams(
-        name=name, store=store, settings=settings, clock=clock, spark=spark, in_process=in_process
+        name=name,
+        store=store,
+        settings=settings,
+        clock=clock,
+        spark=spark,
+        in_process=in_process,
+        ended=ended,
     )
     return Seams(
         store=store,
@@ -118,6 +128,7 @@ class _JobSeams:
     clock: Clock
     spark: SparkSession | None
     in_process: InProcess | None
+    ended: Holder | None
 
     def acquire(self, takeover: bool) -> Lease:
         return Lease.acquire(
@@ -126,6 +137,7 @@ class _JobSeams:
             clock=lambda: int(wall_clock()),
             started=process_started,
             takeover=takeover,
+            ended=self.ended,
         )
 
     def bearing(

@@ -365,3 +365,52 @@ def test_drivers_and_servers_are_killed(own_postgres, child, tmp_path, kills):
     state = LocalStore(tmp_path / "state")
     assert killing.kill_drivers(child, drive, given, state, kills=kills, between=between) > 0
     check(own_postgres, total)
+
+
+@pytest.mark.parametrize(
+    ("columns", "keys"),
+    [("k bigint, t varchar(3)", ()), ("k bigint PRIMARY KEY, t char(3)", ("k",))],
+)
+def test_a_text_that_is_too_long_is_refused(postgres, writer, columns, keys):
+    schema = pa.schema([("k", pa.int64()), ("t", pa.string())])
+    name = table(postgres, f"cut{len(columns)}", columns)
+    one = writer(postgres, name, *keys, schema=schema)
+    publish(one, 1, (1, "abc"), schema=schema)
+    with pytest.raises(RefusedError, match="too long"):
+        publish(one, 2, (2, "abcd"), schema=schema)
+    assert postgres.ask(f"SELECT * FROM {name}") == [(1, "abc")]
+
+
+def test_a_column_whose_type_changes_meanwhile_gets_the_values_of_the_rows(postgres, writer):
+    name = table(postgres, "altered", "k bigint, n bigint")
+    one = writer(postgres, name)
+    publish(one, 1, (1, 1))
+    postgres.ask(f"ALTER TABLE {name} ALTER n TYPE double precision")
+    publish(one, 2, (2, 5))
+    assert postgres.ask(f"SELECT k, n FROM {name} ORDER BY k") == [(1, 1.0), (2, 5.0)]
+
+
+def test_rows_may_take_longer_to_compute_than_a_transaction_may_wait(postgres):
+    name = table(postgres, "computed", "k bigint, n bigint")
+    outlet = PostgresOutlet(url=postgres.url, table=name, wait_s=1.0)
+    one = outlet.open(SinkContext(job="job", name="out", schema=SCHEMA))
+    one.begin()
+    ready = rows((1, 1))
+
+    def slowly():
+        time.sleep(2.5)
+        yield from ready.tables()
+
+    batch = step(1)
+    one.publish(one.stage(Rows(frame=None, tables=slowly, schema=SCHEMA), batch), batch)
+    one.close()
+    assert postgres.ask(f"SELECT k, n FROM {name}") == [(1, 1)]
+
+
+@pytest.mark.parametrize("scale", range(7))
+def test_decimals_are_exact(postgres, writer, scale):
+    schema = pa.schema([("k", pa.int64()), ("d", pa.decimal128(18, scale))])
+    name = table(postgres, f"decimals{scale}", f"k bigint, d numeric(18, {scale})")
+    values = [Decimal(n).scaleb(-scale) for n in (5 * 10**15 + 1, 10**8 + 1, 1, 0, -(10**16) - 7)]
+    publish(writer(postgres, name, schema=schema), 1, *enumerate(values), schema=schema)
+    assert [d for (d,) in postgres.ask(f"SELECT d FROM {name} ORDER BY k")] == values

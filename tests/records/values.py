@@ -392,7 +392,15 @@ def states() -> list[JournalState]:
 
 HOLDERS = [
     Holder(host="h", pid=7, started_ms=5, epoch=2, heartbeat_ms=9),
-    Holder(host="zählt", pid=7, started_ms=5, epoch=2, heartbeat_ms=9, entry=41),
+    Holder(
+        host="zählt",
+        pid=7,
+        started_ms=5,
+        epoch=2,
+        heartbeat_ms=9,
+        entry=41,
+        table="boot pid:[4026531836]",
+    ),
 ]
 TASK = TaskFinished(
     timestep=4, operator="delays", task=1, attempt="17", host="worker-1", pid=99, executor="2",

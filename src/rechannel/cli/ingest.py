@@ -103,6 +103,10 @@ def ingest(  # noqa: PLR0913, PLR0917 - the options of the command
         if signals.asked.is_set():
             say("stopping: requests that have begun are finished; a second signal ends at once")
     say(f"stopped: the log has {count(server.committer.standing.rows)} rows")
+    if not server.is_complete:
+        raise RechannelError(
+            "the store did not answer: requests that waited were not acknowledged, and have to be sent again"
+        )
     if not signals.asked.is_set():
         raise RechannelError("the server has ended by itself; see its log")
 

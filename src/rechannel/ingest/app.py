@@ -53,6 +53,9 @@ SMALL_BYTES = 1 << 15
 MOST_PARSED = 4
 """Larger bodies that are read at a time."""
 
+PATIENCE_S = 60.0
+"""How long a request waits for its file."""
+
 MOST_NAME = 200
 """Characters of a producer's name."""
 MOST_SEQUENCE = 2**63 - 1
@@ -98,6 +101,11 @@ class Ingest:
             async with self.parsing:
                 rows = await run_in_threadpool(read, body, self.columns)
         share: Share = request.scope[SHARE]
+        if not share.fits(rows.nbytes):
+            raise TooManyRowsError(
+                f"a body of {len(body):,} bytes whose rows take {rows.nbytes:,} is more than the server holds for all"
+                " requests together: send fewer rows at a time"
+            )
         if not share.take(rows.nbytes):
             return _error(429, "not_ready", FULL, RETRY)
         numbered = None
@@ -154,7 +162,10 @@ class Ingest:
         future: asyncio.Future[Outcome] = loop.create_future()
         item.tag = future
         self.committer.submit(item)
-        outcome = await future
+        try:
+            outcome = await asyncio.wait_for(future, PATIENCE_S)
+        except TimeoutError as error:
+            raise StorageError(f"the store has not answered for {PATIENCE_S:g} s") from error
         if isinstance(outcome, RechannelError):
             raise outcome
         return outcome
@@ -192,9 +203,12 @@ def _named(query: Mapping[str, str]) -> tuple[str | None, int]:
         return None, 0
     if name is None or number is None:
         raise MalformedError("query: give producer and sequence together, or neither")
-    if not number.isascii() or not number.isdecimal() or not 1 <= int(number[:20]) <= MOST_SEQUENCE:
-        raise MalformedError(f"query: sequence is a number from 1 on, not {number[:40]!r}")
-    return _checked_name(name), int(number[:20])
+    decimal = number.isascii() and number.isdecimal() and len(number) <= len(str(MOST_SEQUENCE))
+    if not decimal or not 1 <= int(number) <= MOST_SEQUENCE:
+        raise MalformedError(
+            f"query: sequence is a number from 1 to {MOST_SEQUENCE}, not {number[:40]!r}"
+        )
+    return _checked_name(name), int(number)
 
 
 def _checked_name(name: str) -> str:

@@ -22,6 +22,9 @@ FILE_BYTES = 32 << 20
 LINGER_S = 0.002
 """How long a file waits for more requests."""
 
+MOST_WAITING = 10_000
+"""Requests that wait, besides the bound on their bytes: each takes some memory, however small its rows are."""
+
 TROUBLE_S = 10.0
 """How long a trouble is shown after the last failure."""
 
@@ -48,8 +51,9 @@ class Standing:
     rows: int
     """Of the log."""
     trouble: str | None
-    """Why a file could not be written; None if the last one could, or if none was tried for `TROUBLE_S`: a balancer
-    that sends no more requests because of a trouble would otherwise never learn that it is over.
+    """Why a file could not be written, or that one takes longer than `TROUBLE_S`; None if the last one could, or if
+    none was tried for `TROUBLE_S`: a balancer that sends no more requests because of a trouble would otherwise never
+    learn that it is over.
     """
     waiting: int
     """Requests that are not answered yet."""
@@ -73,6 +77,8 @@ class Committer:
     _busy: int = 0
     _trouble: str | None = None
     _failed_at: float = 0.0
+    _begun_at: float = 0.0
+    """When the present group began."""
     _thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -83,10 +89,13 @@ class Committer:
         self._thread.start()
 
     def submit(self, item: Item) -> None:
-        """Have something done. Raises NotReadyError if the server ends."""
+        """Have something done. Raises NotReadyError if the server ends, or too much waits."""
         with self._changed:
             if self._closed:
                 raise NotReadyError("the server is stopping: send the request again")
+            if len(self._queue) >= MOST_WAITING:
+                msg = f"{MOST_WAITING:,} requests wait for the store already: send this one again"
+                raise NotReadyError(msg)
             self._queue.append(item)
             self._changed.notify()
 
@@ -108,19 +117,21 @@ class Committer:
     @property
     def standing(self) -> Standing:
         """How it is."""
-        known = self.writer.known
-        recent = self.clock() - self._failed_at < TROUBLE_S
+        known, now = self.writer.known, self.clock()
+        trouble = self._trouble if now - self._failed_at < TROUBLE_S else None
+        if self._busy and now - self._begun_at > TROUBLE_S:
+            trouble = f"the store has not answered for {now - self._begun_at:.0f} s"
         return Standing(
             number=known.number,
             rows=known.rows,
-            trouble=self._trouble if recent else None,
+            trouble=trouble,
             waiting=len(self._queue) + self._busy,
             producers=len(self.writer.producers),
         )
 
     def _run(self) -> None:
         while group := self._next():
-            self._busy = len(group)
+            self._begun_at, self._busy = self.clock(), len(group)
             try:
                 outcomes = self._outcomes(group)
             except Exception as error:

@@ -13,7 +13,7 @@ from typing import Any
 from rechannel.engine.journal.reading import read_only
 from rechannel.engine.program.identity import read_identity as read_job
 from rechannel.errors import MissingFileError, RefusedError
-from rechannel.sources.ingest.log import FILES, IngestLog, number_of
+from rechannel.sources.ingest.log import FILES, IngestLog, folder_of, number_of
 from rechannel.sources.ingest.positions import position_of
 from rechannel.state.stores.local import Durability
 from rechannel.state.stores.locations import open_backing
@@ -43,12 +43,16 @@ def remove_read(log: IngestLog, states: Sequence[str]) -> Removal:
     before = log.removed()
     if through > before:
         log.note_removal(through)
-    gone = 0
+    gone, folders = 0, set[str]()
     for key in log.store.list(FILES):
-        if number_of(key) > max(through, before):
+        number = number_of(key)
+        if number > max(through, before):
             break
         log.store.delete(key)
         gone += 1
+        if folder_of(number) != folder_of(max(through, before) + 1):
+            folders.add(folder_of(number))
+    log.drop_folders(folders)
     return Removal(read=read, through=max(through, before), files=gone)
 
 

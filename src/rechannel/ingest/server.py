@@ -106,6 +106,8 @@ class IngestServer:
     _listener: socket.socket
     host: str = field(init=False)
     port: int = field(init=False)
+    is_complete: bool = field(init=False, default=True)
+    """Whether everything that had begun when it was closed was kept and answered."""
 
     def __post_init__(self) -> None:
         """Start the threads."""
@@ -127,10 +129,10 @@ class IngestServer:
         return self._thread.is_alive() and self.committer.alive
 
     def close(self) -> None:
-        """Keep and answer what has begun, and end."""
+        """Keep and answer what has begun, and end. A store that does not answer is given up after a minute."""
         self._server.should_exit = True
         self._thread.join(GRACEFUL_S + 10)
-        self.committer.close(GRACEFUL_S)
+        self.is_complete = self.committer.close(GRACEFUL_S)
 
     def __enter__(self) -> Self:
         """Return itself; closed at the end of the `with`."""

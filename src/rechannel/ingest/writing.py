@@ -2,7 +2,8 @@
 
 A file is created only if it is absent, by a writer that has read all before it. If another server has written file n
 meanwhile, the writer reads its head, judges its own requests anew and tries n + 1. So any number of servers may write
-one log, and a request that was repeated to another server is still kept once.
+one log, and a request that was repeated to another server is still kept once. A writer that has been idle may find
+a number free because its file was read and removed: so it looks, after each file, up to where the log was removed.
 """
 
 from __future__ import annotations
@@ -50,20 +51,21 @@ class LogWriter:
     """The newest checkpoint."""
 
     def open(self) -> None:
-        """Read what was kept. Raises StorageError, DamagedStateError, SourceError if files are missing."""
+        """Read what was kept, anew. Raises StorageError, DamagedStateError, SourceError if files are missing."""
+        self.producers = Producers(self.producers.most)
         self.known = read_checkpoint(self.log.store, self.producers)
         self._written = self.known
-        last = self.log.newest(self.known.number)
-        for number in range(self.known.number + 1, last + 1):
-            self._learn(self.log.head(number))
-        self.log.settle(max(1, last), last)
+        self._learn_up_to(self.log.newest(self.known.number))
 
     def catch_up(self) -> bool:
         """Read what other servers have written since. Returns whether there was anything. Raises StorageError."""
-        before = self.known.number
-        while self.log.exists(self.known.number + 1):
-            self._learn(self.log.head(self.known.number + 1))
-        self.log.settle(before + 1, self.known.number)
+        before = last = self.known.number
+        while self.log.exists(last + 1):
+            last += 1
+        if 0 < last <= self.log.removed():
+            self.open()  # what follows was read and removed meanwhile
+        else:
+            self._learn_up_to(last)
         return self.known.number > before
 
     def last(self, producer: str) -> Kept | None:
@@ -100,10 +102,15 @@ class LogWriter:
                 time_ms=self.now_ms(),
                 producers=round_.kept,
             )
-            if self.log.create(head, encode(head, rows)):
+            if not self.log.create(head, encode(head, rows)):
+                self.catch_up()
+            elif self.log.removed() < head.number:
                 self._learn(head)
                 return answers
-            self.catch_up()
+            else:
+                # There was a file of this number, which jobs have read: they never read this one.
+                self.log.forget(head.number)
+                self.open()
 
     def checkpoint(self) -> bool:
         """Write down what is known, if enough files have come since. Returns whether it did. Raises StorageError."""
@@ -113,6 +120,12 @@ class LogWriter:
         write_checkpoint(self.log.store, self.log.identity.id, self.known, self.producers)
         self._written = self.known
         return True
+
+    def _learn_up_to(self, last: int) -> None:
+        """Learn the next files, once their names are durable: what is known may be acknowledged."""
+        self.log.settle(self.known.number + 1, last)
+        for number in range(self.known.number + 1, last + 1):
+            self._learn(self.log.head(number))
 
     def _learn(self, head: Head) -> None:
         self.producers.learn(head.producers)

@@ -141,6 +141,10 @@ class Share:
         self._room = room
         self.size = 0
 
+    def fits(self, size: int) -> bool:
+        """Whether the request could hold more bytes if there were no others."""
+        return self._room is None or self.size + size <= self._room.most
+
     def take(self, size: int) -> bool:
         """Hold more bytes, if there is room."""
         if self._room is not None and not self._room.take(size):

@@ -1,7 +1,8 @@
 """Whether a job lives, and whether it gets on: for what restarts processes, and for what waits for them.
 
 These two routes need no token, since an orchestrator's probes have none to send. So their answers say nothing of the
-data: one word, or the topics of what is being retried.
+data: one word, or the topics of what is being retried. They wait for nothing, and need none of the threads that other
+requests may all hold while a store does not answer.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def health_routes(job: RunningJob) -> APIRouter:
         summary="Whether the driver runs; if not, start it again. No token is needed",
         openapi_extra=_WITHOUT_TOKEN,
     )
-    def live() -> dict[str, str]:
+    async def live() -> dict[str, str]:
         _check_active(job)
         return {"status": "live"}
 
@@ -42,7 +43,7 @@ def health_routes(job: RunningJob) -> APIRouter:
         responses={503: WRONG[503]},
         openapi_extra=_WITHOUT_TOKEN,
     )
-    def ready() -> dict[str, str]:
+    async def ready() -> dict[str, str]:
         _check_active(job)
         status = job.status
         if status.message != "running":

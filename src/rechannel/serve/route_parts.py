@@ -48,7 +48,7 @@ QUERIES = {
 """Parameters by route; other routes have none."""
 
 
-def check_parameters(request: Request) -> None:
+async def check_parameters(request: Request) -> None:
     """A dependency: refuse unknown parameters. Raises MalformedError."""
     there = QUERIES.get(request.url.path, ())
     for name in request.query_params:

@@ -23,6 +23,10 @@ class ConflictError(StorageError):
     """Another step came first, and this one was not made."""
 
 
+class UncertainError(StorageError):
+    """The step may have been made: the answer to its commit was lost."""
+
+
 class Place(Protocol):
     """Where rows and their marks go. Errors are those of `SinkWriter`."""
 
@@ -32,7 +36,8 @@ class Place(Protocol):
     def write(self, rows: Rows, mark: Mark, *, is_new: Callable[[Mark | None], bool]) -> None:
         """Write rows and mark in one atomic step, if they are new there.
 
-        is_new: asked with the mark that the place has. Raises ConflictError, if the place then changes before the step.
+        is_new: asked with the mark that the place has. Raises ConflictError, if the place then changes before the step;
+        UncertainError, if it is not known whether it was made.
         """
 
     def close(self) -> None:
@@ -50,6 +55,8 @@ class MarkedWriter:
         self._given_up: Mark | None = None
         """The mark of another history, which the user wants published over."""
         self._held: tuple[Rows, Batch] | None = None
+        self._doubtful: Batch | None = None
+        """The timestep of a step that may have been made."""
 
     def begin(self) -> None:
         """Compare what the place has with the journal. See `SinkWriter`."""
@@ -76,7 +83,17 @@ class MarkedWriter:
             except ConflictError:
                 if number == TRIES:
                     raise
-        self._held = None
+            except UncertainError:
+                self._doubtful = batch
+                raise
+        self._held = self._doubtful = None
+
+    def shows(self, batch: Batch) -> bool:
+        """Return whether readers see a timestep; asks the place, if a step may have been made.
+
+        Raises as `Place.open` does: until the place answers, it is not known.
+        """
+        return batch == self._doubtful and not self._is_new(self._place.open(), batch)
 
     def close(self) -> None:
         """Close the connections."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +11,9 @@ import pyarrow.compute as pc
 NOTHING = "__HIVE_DEFAULT_PARTITION__"
 """The directory of rows whose value is null or an empty text."""
 
-_PLAIN = " !$&(),-.;<>@_`|}~+"
-"""Characters that are not encoded in names of directories, besides letters and digits."""
+_ENCODED = {code: f"%{code:02X}" for code in (*range(1, 0x20), 0x7F, *map(ord, "\"#%'*/:=?\\{[]^"))}
+"""Characters that names of directories have as two hex digits: those of Spark and Hive, which read each as one
+character. Others, such as umlauts, are unchanged."""
 
 
 def parts_of(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -23,7 +23,7 @@ def parts_of(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[st
     names: list[str] = [""]
     for column in columns:
         values = _texts(batch.column(column)).dictionary_encode()
-        own = [f"{quote(column, safe=_PLAIN)}={_name(v)}" for v in values.dictionary.to_pylist()]
+        own = [f"{_name(column)}={_name(v)}" for v in values.dictionary.to_pylist()]
         codes = codes * len(own) + values.indices.to_numpy()
         used, codes = np.unique(codes, return_inverse=True)
         names = [f"{names[code // len(own)]}/{own[code % len(own)]}" for code in used.tolist()]
@@ -39,4 +39,4 @@ def _texts(column: pa.Array) -> pa.Array:
 
 
 def _name(value: str) -> str:
-    return quote(value, safe=_PLAIN)
+    return value.translate(_ENCODED)

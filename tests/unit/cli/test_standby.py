@@ -8,11 +8,17 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
 from rechannel.cli.program import find_job, load
+from rechannel.engine.journal.lease import Holder
 from rechannel.job import InProcess
+from rechannel.model.codec import encode
+from rechannel.state.keys import LEASE
+from rechannel.state.sealed import seal
+from rechannel.state.stores.local import LocalStore
 
 pytestmark = pytest.mark.usefixtures("clean_imports")
 
@@ -92,3 +98,17 @@ def test_it_starts_at_once_where_no_driver_runs(program, rechannel, tmp_path):
     assert "standing by" not in reaction.err
     status = json.loads(rechannel("status", tmp_path / "state", "--json").out)
     assert status["timestep"] == ROWS // 100
+
+
+def test_it_takes_over_from_a_dead_driver_whose_clock_was_ahead(program, monkeypatch, tmp_path):
+    for module in ("lease", "standby"):
+        monkeypatch.setattr(f"rechannel.engine.journal.{module}.FRESH_MS", 500)
+    find_job(load(program), None).start(in_process=InProcess()).stop()
+    ahead_ms = int(time.time() * 1e3) + 3_600_000
+    dead = Holder(host="elsewhere", pid=1, started_ms=1, epoch=1, heartbeat_ms=ahead_ms)
+    record = seal({"format": 3, **encode(dead)})
+    LocalStore(tmp_path / "state").put(LEASE, record)
+    job = find_job(load(program), None)
+    until = time.monotonic() + 60
+    assert job.stand_by(lambda: time.monotonic() > until, print)
+    job.start(in_process=InProcess()).stop()

@@ -15,7 +15,7 @@ NOW = 1_000_000
 
 
 def place(*, now: int = NOW, living: dict[int, int] | None = None) -> Place:
-    return Place(host="here", wall_ms=now, started=(living or {}).get)
+    return Place(where=("here", ""), wall_ms=now, started=(living or {}).get)
 
 
 def lease(*, host: str = "here", heartbeat: int = NOW) -> Holder:

@@ -3,9 +3,11 @@
 import pytest
 
 import rechannel as rc
-from rechannel.errors import RefusedError, UserFunctionError
+from rechannel.errors import RefusedError, StorageError, UserFunctionError
+from rechannel.ingest.producers import Verdict
 from rechannel.ingest.retention import remove_read
 from rechannel.job import InProcess
+from rechannel.sources.ingest import log as files
 from rechannel.sources.ingest.log import key_of
 from tests.support.ingesting import kept, posted, writer_of
 
@@ -120,3 +122,50 @@ def test_a_removal_that_was_cut_off_is_finished_by_the_next_one(log, tmp_path, m
     assert read_all(log, tmp_path / "fresh") == [5]
     assert remove_read(writer.log, [str(tmp_path / "a")]).files == 2
     assert there(log) == [5]
+
+
+def test_a_server_behind_a_removal_keeps_nothing_under_a_number_that_was_removed(log, tmp_path):
+    late, writer = writer_of(log, every=1), writer_of(log, every=1)
+    write(writer, range(1, 6))
+    read_all(log, tmp_path / "a")
+    remove_read(writer.log, [str(tmp_path / "a")])
+    assert late.keep([posted([6], "p", 6), posted([7])]) == [Verdict.NEW, Verdict.NEW]
+    assert there(log) == [5, 6]
+    assert read_all(log, tmp_path / "a") == [6, 7]
+    assert late.keep([posted([3], "p", 3)]) == [Verdict.REPEATED]
+
+
+@pytest.mark.parametrize("fails", ["a look at the removals", "nothing"])
+def test_a_request_that_a_server_behind_a_removal_keeps_is_kept_once(
+    log, tmp_path, monkeypatch, fails
+):
+    late, writer = writer_of(log, every=1), writer_of(log, every=1)
+    write(writer, range(1, 6))
+    read_all(log, tmp_path / "a")
+    remove_read(writer.log, [str(tmp_path / "a")])
+    if fails != "nothing":
+        with monkeypatch.context() as patched:
+            patched.setattr(type(late.log), "removed", broken)
+            with pytest.raises(StorageError):
+                late.keep([posted([1], "q", 1)])
+    for _ in range(2):
+        late.keep([posted([1], "q", 1)])
+    assert late.last("q").sequence == 1
+    assert read_all(log, tmp_path / "a") == [1]
+    assert late.last("p").sequence == 5
+
+
+def broken(*_):
+    raise StorageError("away")
+
+
+def test_folders_of_removed_files_go(log, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "PER_FOLDER", 10)
+    writer = writer_of(log, every=1)
+    write(writer, range(1, 36))
+    read_all(log, tmp_path / "a")
+    remove_read(writer.log, [str(tmp_path / "a")])
+    assert [each.name for each in (log / "log").iterdir()] == [f"{3:017d}"]
+    assert writer_of(log).known.number == 35
+    write(writer, range(36, 38))
+    assert read_all(log, tmp_path / "a") == [36, 37]

@@ -77,10 +77,11 @@ def test_a_bad_row_is_named_and_nothing_of_its_request_is_kept(producer, path):
     [
         ({"producer": "p"}, "together"),
         ({"sequence": 1}, "together"),
-        ({"producer": "p", "sequence": 0}, "from 1 on"),
-        ({"producer": "p", "sequence": "-1"}, "from 1 on"),
-        ({"producer": "p", "sequence": 2**63}, "from 1 on"),
-        ({"producer": "p", "sequence": "1" * 5_000}, "from 1 on"),
+        ({"producer": "p", "sequence": 0}, "from 1 to"),
+        ({"producer": "p", "sequence": "-1"}, "from 1 to"),
+        ({"producer": "p", "sequence": 2**63}, "from 1 to"),
+        ({"producer": "p", "sequence": "1" * 5_000}, "from 1 to"),
+        ({"producer": "p", "sequence": "0" * 20 + "5"}, "from 1 to"),
         ({"producer": "", "sequence": 1}, "1 to 200 printable"),
         ({"producer": "p" * 201, "sequence": 1}, "1 to 200 printable"),
         ({"producer": "a\nb", "sequence": 1}, "1 to 200 printable"),
@@ -222,3 +223,11 @@ def test_limits_that_make_no_sense_are_refused(given, words):
 def test_a_name_may_have_a_slash(producer):
     assert producer.send([1], producer="shop/till 7", sequence=1)[0] == 200
     assert producer.get("/producers/shop/till%207")[1]["sequence"] == 1
+
+
+def test_rows_that_never_fit_are_refused_for_good(path):
+    limits = Limits(request_bytes=1_000, waiting_bytes=1_000)
+    with serving(path, limits=limits) as server, Producer(server) as producer:
+        status, answer = producer.post(b'{"n":1}\n' * 100)
+        assert (status, "fewer rows" in answer["message"]) == (413, True)
+        assert producer.post(b'{"n":1}\n' * 50)[0] == 200

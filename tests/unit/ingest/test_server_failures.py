@@ -232,3 +232,51 @@ def test_a_reader_makes_names_durable_before_it_gives_an_offset_after_them(path,
     monkeypatch.setattr(local, "_sync", synced.append)
     assert reader.latest(start, 0)["rows"] == 1
     assert len(synced) == 1
+
+
+def test_a_repetition_is_acknowledged_once_its_directory_is_synced(producer, path, monkeypatch):
+    producer.send([0], producer="p", sequence=1)
+    sync = local._sync
+
+    def broken(descriptor):
+        if os.path.isdir(f"/proc/self/fd/{descriptor}"):  # noqa: PTH112
+            raise OSError(5, "Input/output error")
+        sync(descriptor)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(local, "_sync", broken)
+        codes = [producer.send([1], producer="p", sequence=2)[0] for _ in range(4)]
+    assert codes == [503] * 4
+    assert producer.send([1], producer="p", sequence=2)[1]["repeated"] is True
+    assert kept(path) == [0, 1]
+
+
+def test_a_store_that_does_not_answer_is_seen(server, producer, monkeypatch):
+    begun, go = slow_keeping(server, monkeypatch)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(producer.send, [1])
+        assert begun.wait(PATIENCE)
+        late = server.committer.clock() + 2 * TROUBLE_S
+        with monkeypatch.context() as patched, Producer(server) as other:
+            patched.setattr(server.committer, "clock", lambda: late)
+            assert other.get("/health")[0] == 503
+            assert "has not answered" in other.get("/status")[1]["trouble"]
+        go.set()
+        assert first.result()[0] == 200
+    assert producer.get("/health")[0] == 200
+
+
+def test_a_request_does_not_wait_for_ever_and_few_wait_at_all(server, producer, path, monkeypatch):
+    monkeypatch.setattr("rechannel.ingest.app.PATIENCE_S", 0.2)
+    monkeypatch.setattr("rechannel.ingest.committing.MOST_WAITING", 1)
+    _, go = slow_keeping(server, monkeypatch)
+    assert producer.send([1], producer="p", sequence=1)[0] == 503  # at the store
+    assert producer.send([1], producer="p", sequence=1)[0] == 503  # next in the queue
+    status, answer = producer.send([1], producer="p", sequence=1)
+    assert (status, answer["error"]) == (503, "not_ready")
+    assert "wait for the store already" in answer["message"]
+    go.set()
+    until(lambda: not server.committer.standing.waiting)
+    monkeypatch.setattr("rechannel.ingest.app.PATIENCE_S", PATIENCE)
+    assert producer.send([1], producer="p", sequence=1)[1]["repeated"] is True
+    assert kept(path) == [1]

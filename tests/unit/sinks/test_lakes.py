@@ -56,6 +56,9 @@ class Delta:
 
         return pa.table(deltalake.DeltaTable(str(self.folder / name)).to_pyarrow_table())
 
+    def exists(self, name: str) -> bool:
+        return (self.folder / name).exists()
+
     def versions(self, name: str) -> int:
         import deltalake
 
@@ -104,6 +107,9 @@ class Iceberg:
 
     def read(self, name: str) -> pa.Table:
         return self.catalog.load_table(f"lake.{name}").scan().to_arrow()
+
+    def exists(self, name: str) -> bool:
+        return bool(self.catalog.table_exists(f"lake.{name}"))
 
     def versions(self, name: str) -> int:
         return len(self.catalog.load_table(f"lake.{name}").history())
@@ -405,3 +411,45 @@ def test_a_catalog_that_is_not_there_is_a_failure_that_is_tried_again():
     opened = IcebergOutlet(table="a.t", options=options).open(SinkContext(job="job", schema=SCHEMA))
     with pytest.raises(StorageError):
         opened.begin()
+
+
+@pytest.mark.parametrize("keys", [(), ("k",)])
+def test_a_column_that_changes_its_type_meanwhile_is_refused(lake, writer, keys):
+    one = writer("t", *keys)
+    publish(one, 1, (1, 1))
+    other = pa.schema([("k", pa.int64()), ("n", pa.float64())])
+    with pytest.raises(RefusedError, match="n"):
+        publish(one, 2, (2, 2.7), schema=other)
+    assert sorted_rows(lake.read("t")) == [(1, 1)]
+
+
+def test_a_sink_that_is_added_while_the_job_runs_makes_its_table(lake, tmp_path):
+    source = script("user string, n long", [[{"user": "ann", "n": 1}]])
+    rows_in = rc.read().memory(source, name="in")
+    totals = rows_in.key_by("user").aggregate(n=agg.sum("n"), name="totals")
+    job = rc.Job("j", totals.write.memory("m", name="m"), state=tmp_path / "state")
+    running = job.start(in_process=InProcess())
+    running.process_all_available(60)
+    live = running.stream("totals")
+    change = rc.changes.add(lake.flow(live.write, "late", keys="user", name="late"))
+    running.plan(change)
+    assert not lake.exists("late")
+    running.reconfigure(change).wait(60)
+    source.push([{"user": "bob", "n": 2}])
+    running.process_all_available(60)
+    running.stop()
+    assert sorted_rows(lake.read("late"))[-1] == ("bob", 2)
+
+
+def test_a_sink_whose_table_does_not_fit_is_not_added(lake, tmp_path):
+    lake.make("late", pa.schema([("user", pa.string()), ("n", pa.string())]))
+    source = script("user string, n long", [[{"user": "ann", "n": 1}]])
+    rows_in = rc.read().memory(source, name="in")
+    totals = rows_in.key_by("user").aggregate(n=agg.sum("n"), name="totals")
+    job = rc.Job("j", totals.write.memory("m", name="m"), state=tmp_path / "state")
+    running = job.start(in_process=InProcess())
+    live = running.stream("totals")
+    with pytest.raises(RefusedError, match="n"):
+        running.reconfigure(rc.changes.add(lake.flow(live.write, "late", keys="user", name="late")))
+    running.process_all_available(60)
+    running.stop()

@@ -20,7 +20,7 @@ DAYS = [dt.date(2026, 1, 1), dt.date(2026, 1, 2)]
 TABLE = pa.table(
     {
         "day": [DAYS[1], DAYS[0], DAYS[1], None, DAYS[1]],
-        "hm": ["12:30", "a/b", "12:30", "", "12:31"],
+        "hm": ["12:30", "a/b", "12:30", "", "Köln, {1}"],
         "n": [1, 2, 3, 4, 5],
     }
 )
@@ -28,7 +28,7 @@ PLACES = {
     "day=2026-01-02/hm=12%3A30": [1, 3],
     "day=2026-01-01/hm=a%2Fb": [2],
     "day=__HIVE_DEFAULT_PARTITION__/hm=__HIVE_DEFAULT_PARTITION__": [4],
-    "day=2026-01-02/hm=12%3A31": [5],
+    "day=2026-01-02/hm=Köln, %7B1}": [5],
 }
 
 

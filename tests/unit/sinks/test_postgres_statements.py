@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from urllib.parse import parse_qsl
+
 import pyarrow as pa
 import pytest
 
 import rechannel as rc
-from rechannel.errors import DataflowError, RefusedError
+from rechannel.errors import DataflowError, RefusedError, StorageError
+from rechannel.sinks.outlet import SinkContext
 from rechannel.sinks.postgres.outlet import PostgresOutlet
 from rechannel.sinks.postgres.statements import (
     Table,
@@ -107,8 +110,8 @@ def test_which_types_need_no_cast():
 
 def test_columns_are_compared_with_those_of_the_table():
     schema = pa.schema([("k", pa.int64())])
-    there = [("k", "integer", False), ("made", "integer", True)]
-    assert check_columns(schema, there, [["k"]], ("k",), TABLE) == {"k": "integer"}
+    there = [("k", "bit(3)", '"bit"', False), ("made", "integer", "integer", True)]
+    assert check_columns(schema, there, [["k"]], ("k",), TABLE) == {"k": ("bit(3)", '"bit"')}
     with pytest.raises(RefusedError, match='has no unique index on "k"'):
         check_columns(schema, there, [["k", "made"]], ("k",), TABLE)
     with pytest.raises(RefusedError, match='computes column "made" itself'):
@@ -124,3 +127,51 @@ def test_what_is_wrong_is_said_before_anything_starts():
     outlet = PostgresOutlet(url="postgresql://me:secret@db:5432/x?password=other", table="t")
     assert outlet.describe() == "postgres t at postgresql://me:***@db:5432/x"
     assert "secret" not in outlet.place
+
+
+# Addresses --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "shown", "secret"),
+    [
+        (
+            "postgresql://me:a:secret@db:1/x?sslmode=disable",
+            "postgresql://me:***@db:1/x",
+            "a:secret",
+        ),
+        ("postgresql://me:s3cr%zz@db/x", "postgresql://me:***@db/x", "s3cr%zz"),
+        ("postgresql://me:s3%40r@db/x", "postgresql://me:***@db/x", "s3@r"),
+        ("postgresql://me@db/x?password=secret", "postgresql://me@db/x", "secret"),
+    ],
+)
+def test_passwords_are_not_shown(url, shown, secret):
+    outlet = PostgresOutlet(url=url, table="t")
+    assert outlet.shown == shown
+    assert outlet.hidden(f"no entry for the password {secret!r}") == (
+        "no entry for the password '***'"
+    )
+
+
+def test_an_error_of_the_client_does_not_tell_the_password():
+    outlet = PostgresOutlet(url="postgresql://me:s3cr%zz@127.0.0.1:1/x", table="t")
+    writer = outlet.open(SinkContext(job="job", name="out", schema=None))
+    with pytest.raises(StorageError, match=r"\*\*\*") as raised:
+        writer.begin()
+    assert "s3cr" not in str(raised.value)
+
+
+def test_the_client_waits_no_longer_than_was_said_unless_the_address_says_so():
+    outlet = PostgresOutlet(
+        url="postgresql://db/x?connect_timeout=3&sslmode=disable", table="t", wait_s=30
+    )
+    address, _, query = outlet.patient_url.partition("?")
+    assert address == "postgresql://db/x"
+    assert dict(parse_qsl(query)) == {
+        "connect_timeout": "3",
+        "sslmode": "disable",
+        "tcp_user_timeout": "30000",
+        "keepalives_idle": "30",
+        "keepalives_interval": "10",
+        "keepalives_count": "3",
+    }

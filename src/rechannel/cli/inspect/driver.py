@@ -6,10 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rechannel.engine.journal.lease import FRESH_MS, Holder
+from rechannel.engine.journal.lease import FRESH_MS, Holder, Where, lives
 from rechannel.engine.journal.state import JournalState
-
-_SAME_START_MS = 1_000
 
 
 class Condition(StrEnum):
@@ -38,14 +36,14 @@ class Condition(StrEnum):
 class Place:
     """The process that asks."""
 
-    host: str
-    """Its host."""
+    where: Where
+    """Its host and process table."""
 
     wall_ms: int
     """Its time, Unix milliseconds."""
 
     started: Callable[[int], int | None]
-    """Start of the process with an id on this host, Unix milliseconds; None if it is gone."""
+    """Start of the process with an id there, as in `Holder.started_ms`; None if it is gone."""
 
 
 def condition(state: JournalState, lease: Holder | None, place: Place) -> Condition:
@@ -60,12 +58,7 @@ def condition(state: JournalState, lease: Holder | None, place: Place) -> Condit
         return Condition.STOPPED
     if lease is None:
         return Condition.FAILED
-    if lease.host == place.host and not _lives(lease, place):
+    if lease.where == place.where and not lives(lease, place.started):
         return Condition.DIED
     fresh = place.wall_ms - lease.heartbeat_ms < FRESH_MS
     return Condition.RUNNING if fresh else Condition.SILENT
-
-
-def _lives(lease: Holder, place: Place) -> bool:
-    since = place.started(lease.pid)
-    return since is not None and abs(since - lease.started_ms) < _SAME_START_MS

@@ -35,10 +35,12 @@ def status(
     from rechannel.cli.inspect.directory import open_directory
     from rechannel.cli.inspect.driver import Place
     from rechannel.cli.inspect.summary import summary
-    from rechannel.engine.journal.lease import process_started
+    from rechannel.engine.journal.lease import process_started, process_table
 
     wall_ms = int(time.time() * 1000)
-    place = Place(host=socket.gethostname(), wall_ms=wall_ms, started=process_started)
+    place = Place(
+        where=(socket.gethostname(), process_table()), wall_ms=wall_ms, started=process_started
+    )
     facts = summary(open_directory(directory), place)
     if as_json:
         show_json(facts)

@@ -1,8 +1,8 @@
 """A driver that stands by: when has the one that runs ended? Pure, but for `wait`, which reads and sleeps.
 
 The heartbeats of the holder carry its clock, and that may be wrong by more than a lease lasts. A driver that stands by
-therefore goes by its own clock: a holder has ended when its lease is given back, when its process is gone (on the same
-host), or when the lease has not changed for `FRESH_MS`.
+therefore goes by its own clock: a holder has ended when its lease is given back, when its process is gone (in the same
+process table), or when the lease has not changed for `FRESH_MS`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rechannel.engine.journal.lease import FRESH_MS, Holder, holds, read_lease
+from rechannel.engine.journal.lease import FRESH_MS, Holder, Where, holds, read_lease
 from rechannel.errors import NotPermittedError, StorageError
 from rechannel.state.store import Store
 
@@ -22,12 +22,17 @@ POLL_S = 1.0
 class Standby:
     """What a driver that stands by has seen of the lease."""
 
-    host: str
-    """Its own."""
+    where: Where
+    """Its own host and process table."""
     started: Callable[[int], int | None]
     """As of `Lease.acquire`."""
     _seen: Holder | None = None
     _since_ms: float = 0.0
+
+    @property
+    def seen(self) -> Holder | None:
+        """The holder at the last look."""
+        return self._seen
 
     def forget(self) -> None:
         """Begin anew: the lease could not be read, and perhaps not be written either."""
@@ -37,7 +42,7 @@ class Standby:
         """Return whether no driver runs. present: the lease now. now_ms: of a clock that never jumps."""
         if present != self._seen:
             self._seen, self._since_ms = present, now_ms
-        if present is None or not holds(present, self.host, present.heartbeat_ms, self.started):
+        if present is None or not holds(present, self.where, present.heartbeat_ms, self.started):
             return True
         return now_ms - self._since_ms >= FRESH_MS
 

@@ -6,7 +6,7 @@ import os
 import socket
 
 from rechannel.engine.journal.entries import Opened
-from rechannel.engine.journal.lease import Holder, process_started
+from rechannel.engine.journal.lease import Holder, process_started, process_table
 from rechannel.engine.journal.state import JournalState
 from rechannel.sinks.claims import Ledger
 from rechannel.version import __version__
@@ -21,6 +21,7 @@ def this_holder() -> Holder:
         started_ms=process_started(pid) or 0,
         epoch=0,
         heartbeat_ms=0,
+        table=process_table(),
     )
 
 

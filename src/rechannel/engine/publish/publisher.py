@@ -127,6 +127,7 @@ class Publisher:
             batch = lane.batch(timestep.number)
             named = {"incarnation": batch.incarnation, "digest": batch.digest}
             if lane.sink.direct:
+                self._await_turn(lane)
                 rows = partial(self._rows_of, lane.sink, timestep, kept)
                 result = self._staged(lane, rows, batch)
                 if lane.writer.durable:
@@ -136,6 +137,19 @@ class Publisher:
             elif lane.writer.durable:
                 out[name] = {"outbox": kept_for(lane.sink.frame, kept), **named}
         return out
+
+    def _await_turn(self, lane: Lane) -> None:
+        """Wait until earlier sinks of its name owe nothing: a producer of Kafka takes over with its first record."""
+        if not self._threaded:
+            while self._is_behind(lane):
+                self.publish_next()
+            return
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._closed or self._error is not None or not self._is_behind(lane)
+            )
+            if self._error is not None and self._is_behind(lane):
+                raise self._error
 
     def _staged(self, lane: Lane, rows: Callable[[], Rows], batch: Batch) -> Staged:
         """Stage before the commit, which waits. If the user limits attempts, the last failure ends the job."""
@@ -206,7 +220,7 @@ class Publisher:
     def _loop(self, lane: Lane) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: lane.work or self._closed or lane.leaving)
+                self._changed.wait_for(lambda: self._closed or self._may_go_on(lane))
                 if not lane.work or self._closed:
                     return
             try:
@@ -217,13 +231,29 @@ class Publisher:
                     self._changed.notify_all()
                 return
 
+    def _may_go_on(self, lane: Lane) -> bool:
+        """Whether a lane has its turn, or nothing more to do."""
+        return not self._is_behind(lane) if lane.work else lane.leaving
+
+    def _is_behind(self, lane: Lane) -> bool:
+        """Whether an earlier sink of the same name still owes timesteps.
+
+        Its place knows the two by this name: a later timestep there would count for those that are owed.
+        """
+        for each in self._leaving:
+            if each is lane:
+                return False
+            if each.name == lane.name and each.work:
+                return True
+        return False
+
     def turns(self) -> dict[str, Callable[[], None]]:
         """Return the possible next steps, one per sink with a waiting timestep, in any order."""
         return {lane.key: partial(self._turn, lane) for lane in self._waiting()}
 
     def _waiting(self) -> list[Lane]:
         with self._changed:
-            return [lane for lane in self._all() if lane.work]
+            return [lane for lane in self._all() if lane.work and not self._is_behind(lane)]
 
     def publish_next(self) -> bool:
         """Publish the oldest waiting timestep to one sink. Returns False if none waits; raises what the sink raises."""

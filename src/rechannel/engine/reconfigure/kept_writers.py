@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from rechannel.engine.program.physical import PhysicalPlan, SinkPlan
+from rechannel.sinks.marked import MarkedWriter
 from rechannel.sinks.outlets import same_outlet
 from rechannel.sinks.spare import main_of
 from rechannel.sinks.writer import SinkWriter
@@ -35,3 +36,16 @@ def writers_of(
         else:
             made[name] = opened(sink, main_of(there[name]))
     return made
+
+
+def begin_new(writers: Mapping[str, SinkWriter], there: Mapping[str, SinkWriter]) -> None:
+    """Have the new writers of tables look at their place, and make what is missing, before the change is accepted.
+
+    there: the writers of the running version. Writers of files have looked when they were opened; producers of topics
+    take over with their first timestep, as earlier ones of the same name may still publish. Raises as
+    `SinkWriter.begin` does.
+    """
+    kept = [main_of(each) for each in there.values()]
+    for writer in map(main_of, writers.values()):
+        if isinstance(writer, MarkedWriter) and not any(writer is each for each in kept):
+            writer.begin()

@@ -27,7 +27,7 @@ from rechannel.engine.program.position import StreamPosition
 from rechannel.engine.program.stored_versions import stored_schema_versions
 from rechannel.engine.program.versions import Program, Succession, succeed
 from rechannel.engine.publish.publisher import Publisher
-from rechannel.engine.reconfigure.kept_writers import OpenWriter, writers_of
+from rechannel.engine.reconfigure.kept_writers import OpenWriter, begin_new, writers_of
 from rechannel.engine.stages.loading import Loader, given_state, load_added
 from rechannel.engine.stages.runner import Runner
 from rechannel.engine.view.state_view import StateView
@@ -213,6 +213,7 @@ def offered_change(
         return
     change, ready = _offered(asked, switch, opener, position, supersede)
     try:
+        begin_new(ready.writers, ready.before.writers if ready.before else {})
         ready = opener.load(change, ready, position)
         switch.offer(ready)
         rows = {name: sum(run.rows for run in edit.add) for name, edit in ready.loaded.items()}

@@ -30,6 +30,20 @@ class Hand:
     id: str
     clock: Callable[[], int]
     started: Callable[[int], int | None]
+    table: str = ""
+    """See `Holder.table`."""
+
+    @property
+    def holder(self) -> Holder:
+        """This process as a holder of the lease."""
+        return Holder(
+            host=self.host,
+            pid=self.pid,
+            started_ms=self.started_ms,
+            epoch=0,
+            heartbeat_ms=0,
+            table=self.table,
+        )
 
 
 def found(store: Store, hand: Hand) -> tuple[Finding, ...]:
@@ -59,10 +73,7 @@ def _deal(store: Store, hand: Hand, name: str) -> None:
     finding = next((f for f in found(store, hand) if f.id == name), None)
     if finding is None or finding.action is None:
         return
-    holder = Holder(
-        host=hand.host, pid=hand.pid, started_ms=hand.started_ms, epoch=0, heartbeat_ms=0
-    )
-    lease = Lease.acquire(store, holder, clock=hand.clock, started=hand.started)
+    lease = Lease.acquire(store, hand.holder, clock=hand.clock, started=hand.started)
     try:
         _files(store, finding.action)
         _journal(store, hand, finding.action.bodies)
@@ -71,7 +82,7 @@ def _deal(store: Store, hand: Hand, name: str) -> None:
 
 
 def _look(store: Store, hand: Hand) -> Evidence:
-    return look(store, host=hand.host, wall_ms=hand.clock(), started=hand.started)
+    return look(store, where=hand.holder.where, wall_ms=hand.clock(), started=hand.started)
 
 
 def _check(name: str, present: dict[str, Finding]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from rechannel.engine.journal.entries import Entry
-from rechannel.engine.journal.lease import Holder, holds, read_lease, recorded_head
+from rechannel.engine.journal.lease import Holder, Where, holds, read_lease, recorded_head
 from rechannel.engine.journal.reading import read_only
 from rechannel.engine.journal.snapshot import from_bytes
 from rechannel.engine.journal.state import JournalState, needed
@@ -53,11 +53,11 @@ class Evidence:
 
 
 def look(
-    store: Store, *, host: str, wall_ms: int, started: Callable[[int], int | None]
+    store: Store, *, where: Where, wall_ms: int, started: Callable[[int], int | None]
 ) -> Evidence:
-    """Read a state directory. host, wall_ms, started: see `Lease.acquire`. Raises NewerFormatError.
+    """Read a state directory. where: of the one who asks. wall_ms, started: see `Lease.acquire`.
 
-    Large files are listed and not read: `rechannel verify` reads them.
+    Raises NewerFormatError. Large files are listed and not read: `rechannel verify` reads them.
     """
     # Read lease and head first: if a driver writes meanwhile, the journal can only be ahead of them.
     lease, head = read_lease(store), recorded_head(store)
@@ -84,7 +84,7 @@ def look(
         snapshots=snapshots,
         damaged=damaged,
         lease=lease,
-        held=lease is not None and holds(lease, host, wall_ms, started),
+        held=lease is not None and holds(lease, where, wall_ms, started),
         head=head,
         missing=tuple(sorted(needed(state) - present)) if state else (),
         records=frozenset(store.list(RECONFIGURATIONS)),

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from rechannel.errors import RefusedError, StorageError
 from rechannel.sinks.delta.columns import check_fits
-from rechannel.sinks.keyed_changes import Net, net
+from rechannel.sinks.keyed_changes import Net, net, without_changes
 from rechannel.sinks.keyed_rows import check_no_nulls, latest
 from rechannel.sinks.marked import ConflictError
 from rechannel.sinks.marks import Holder, Mark
@@ -86,6 +86,9 @@ class DeltaPlace:
         table = self._newest()
         if not is_new(self._mark(table)):
             return
+        # The library would cast: 2.7 to 2 in a column of whole numbers.
+        written = without_changes(rows.schema, self._outlet.changes) or rows.schema
+        check_fits(written, pa.schema(table.schema().to_arrow()), self._holder.where)
         if self._outlet.keys:
             self._merge(table, rows, mark)
         else:

@@ -17,7 +17,7 @@ from rechannel.sinks.iceberg.columns import fitted
 from rechannel.sinks.iceberg.upsert import upsert
 from rechannel.sinks.keyed_changes import net
 from rechannel.sinks.keyed_rows import check_no_nulls, latest
-from rechannel.sinks.marked import ConflictError
+from rechannel.sinks.marked import ConflictError, UncertainError
 from rechannel.sinks.marks import Holder, Mark
 from rechannel.sinks.writer import Rows
 
@@ -132,6 +132,9 @@ class IcebergPlace:
             raise
         except errors.CommitFailedException as error:
             raise ConflictError(f"{where} was changed by another writer first") from error
+        except errors.CommitStateUnknownException as error:
+            self._catalog = None
+            raise UncertainError(f"{where} may have the rows: {error}") from error
         except errors.NoSuchNamespaceError as error:
             raise RefusedError(f"{where}: its namespace does not exist; create it") from error
         except (errors.ValidationError, ValueError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import ClassVar
+from urllib.parse import parse_qsl, unquote, urlencode
 
 from rechannel.errors import DataflowError, SetUpError
 from rechannel.sinks.keyed_changes import check_changes, check_keyed
@@ -15,7 +16,10 @@ from rechannel.sinks.outlet import Outlet, SinkContext
 from rechannel.sinks.postgres.statements import table_named, type_of
 from rechannel.sinks.writer import SinkWriter
 
-_SECRET = re.compile(r"(?<=:)[^:@/]+(?=@)|(?<=password=)[^&\s]+")
+_SECRET = re.compile(r"^(\w+://[^:@/]*):([^@/]*)@")
+_GIVEN = re.compile(r"(?<=password=)[^&\s]+")
+KEEPALIVES = 3
+"""Probes without an answer after which a connection is given up."""
 _SCHEMES = ("postgresql://", "postgres://")
 
 
@@ -49,7 +53,29 @@ class PostgresOutlet(Outlet):
     @property
     def shown(self) -> str:
         """The address without password."""
-        return _SECRET.sub("***", self.url).partition("?")[0]
+        return _SECRET.sub(r"\1:***@", self.url).partition("?")[0]
+
+    @property
+    def patient_url(self) -> str:
+        """The address with time-outs of the client, where it has none: a server that is gone says nothing."""
+        address, _, query = self.url.partition("?")
+        seconds, given = max(2, round(self.wait_s)), dict(parse_qsl(query, keep_blank_values=True))
+        bounds = {
+            "connect_timeout": seconds,
+            "tcp_user_timeout": 1_000 * seconds,
+            "keepalives_idle": seconds,
+            "keepalives_interval": max(1, seconds // KEEPALIVES),
+            "keepalives_count": KEEPALIVES,
+        }
+        missing = {name: value for name, value in bounds.items() if name not in given}
+        return f"{address}?{'&'.join(part for part in (query, urlencode(missing)) if part)}"
+
+    def hidden(self, text: str) -> str:
+        """Return a text, such as an error of the client, without the passwords of the address."""
+        found = [each[2] for each in _SECRET.finditer(self.url)] + _GIVEN.findall(self.url)
+        for secret in {*found, *map(unquote, found)} - {""}:
+            text = text.replace(secret, "***")
+        return text
 
     @property
     def place(self) -> str:

@@ -20,6 +20,7 @@ import pyarrow as pa
 from rechannel.errors import DataflowError, NotPermittedError, RefusedError, StorageError
 from rechannel.sinks.keyed_changes import check_words, without_changes
 from rechannel.sinks.keyed_rows import check_no_nulls
+from rechannel.sinks.marked import UncertainError
 from rechannel.sinks.marks import Holder, Mark
 from rechannel.sinks.postgres import statements
 from rechannel.sinks.writer import Rows
@@ -37,8 +38,8 @@ REFUSED = {
 }
 """Classes of SQLSTATE that a repetition does not help, and what they say."""
 PERMISSIONS = ("28", "42501")
-UNDEFINED = "42P01"
-"""A table that is missing."""
+LOST = "08006"
+"""A connection that failed."""
 SETTINGS = (
     "SET lock_timeout = {wait_ms}",
     # The way out for others if this host dies or is cut off while it holds the lock.
@@ -52,10 +53,8 @@ SETTINGS = (
 class _Fit:
     """How rows fit a table."""
 
-    schema: pa.Schema
-    """Of the rows."""
     types: Mapping[str, str]
-    """Of the table's columns, by name."""
+    """Of the table's columns, by name, without their lengths."""
     exact: bool
     """Whether rows can be copied to the table as they are sent."""
 
@@ -80,6 +79,7 @@ class PostgresTable:
         """Of the mark."""
         self._connection: Any = None
         self._fit: _Fit | None = None
+        """Of the last timestep; None if it had no rows."""
 
     def open(self) -> Mark | None:
         """See `Place.open`."""
@@ -101,21 +101,27 @@ class PostgresTable:
             if not self._ask(cursor, statements.IS_THERE, self._marks)[0][0]:
                 cursor.execute(statements.MAKE_MARKS.format(marks=self._marks))
             if self._schema is not None:
-                self._fit = self._found_fit(cursor, self._schema)
+                self._found_fit(cursor, self._schema)
             return self._found(cursor, statements.FIND)
 
     def _write(self, rows: Rows, mark: Mark, is_new: Callable[[Mark | None], bool]) -> None:
         with self._transaction() as cursor:
             if not is_new(self._found(cursor, statements.FIND)):
                 return
-            batches = self._checked(rows.batches())
-            first = next(batches, None)
-            if first is not None:
-                self._send(cursor, first, batches, self._known_fit(cursor, rows.schema))
+        # Outside of a transaction, which the server ends if nothing comes: to compute the rows may take long.
+        batches = self._checked(rows.batches())
+        first = next(batches, None)
+        with self._transaction() as cursor:
+            if not self._outlet.keys:
+                self._keep(cursor)
+            fit = None if first is None else self._found_fit(cursor, rows.schema)
+            self._fit = fit
+            if first is not None and fit is not None:
+                self._send(cursor, first, batches, fit)
             if not is_new(self._found(cursor, statements.HOLD)):
                 raise _PublishedError
-            if first is not None:
-                self._arrange(cursor, self._known_fit(cursor, rows.schema))
+            if fit is not None:
+                self._arrange(cursor, fit)
             cursor.execute(statements.SET.format(marks=self._marks), (*self._name, *mark))
 
     def _send(
@@ -151,10 +157,14 @@ class PostgresTable:
                 check_words(each.column(changes), changes, self._holder.where)
             yield each
 
-    def _known_fit(self, cursor: Any, schema: pa.Schema) -> _Fit:
-        if self._fit is None or not self._fit.schema.equals(schema):
-            self._fit = self._found_fit(cursor, schema)
-        return self._fit
+    def _keep(self, cursor: Any) -> None:
+        """Keep the table's columns as they are until the transaction ends.
+
+        The protocol of an exact copy sends bits: after a change from bigint to double precision they would be read as
+        other numbers.
+        """
+        if self._ask(cursor, statements.IS_THERE, self._table.quoted)[0][0]:
+            cursor.execute(statements.KEEP.format(table=self._table.quoted))
 
     def _found_fit(self, cursor: Any, schema: pa.Schema) -> _Fit:
         there = self._ask(cursor, statements.COLUMNS, self._table.quoted)
@@ -165,9 +175,11 @@ class PostgresTable:
         unique = [*indexes.values()]
         written = without_changes(schema, self._outlet.changes) or schema
         types = statements.check_columns(written, there, unique, keys, self._table)
+        whole = {name: kind for name, (kind, _) in types.items()}
         # With a unique index, rows of a driver that is cut off would be in the way of its successor.
-        exact = not keys and not unique and statements.fits_exactly(schema, types)
-        return _Fit(schema=schema, types=types, exact=exact)
+        exact = not keys and not unique and statements.fits_exactly(schema, whole)
+        bare = {name: kind for name, (_, kind) in types.items()}
+        return _Fit(types=bare, exact=exact)
 
     def _found(self, cursor: Any, statement: str) -> Mark | None:
         found = self._ask(cursor, statement.format(marks=self._marks), *self._name)
@@ -182,7 +194,7 @@ class PostgresTable:
     def _transaction(self) -> Iterator[Any]:
         """Give a cursor in a transaction. An error leaves it to the end of the connection, which rolls it back."""
         if self._connection is None:
-            self._connection = self._driver.connect(self._outlet.url, autocommit=True)
+            self._connection = self._driver.connect(self._outlet.patient_url, autocommit=True)
             wait_ms = int(1e3 * self._outlet.wait_s)
             with self._connection.cursor() as cursor:
                 for each in SETTINGS:
@@ -194,7 +206,18 @@ class PostgresTable:
             except _PublishedError:
                 cursor.execute("ROLLBACK")
             else:
-                cursor.execute("COMMIT")
+                self._commit(cursor)
+
+    def _commit(self, cursor: Any) -> None:
+        try:
+            cursor.execute("COMMIT")
+        except self._errors.Error as error:
+            if getattr(error, "sqlstate", None) in {None, "", LOST}:
+                said = self._outlet.hidden(str(error).partition("\n")[0])
+                raise UncertainError(
+                    f"{self._holder.where} did not answer a COMMIT: {said}"
+                ) from error
+            raise
 
     def _attempt(self, work: Callable[[], T]) -> T:
         try:
@@ -208,13 +231,11 @@ class PostgresTable:
 
     def _meant(self, error: Any) -> Exception:
         state = getattr(error, "sqlstate", None) or ""
-        said, where = str(error).partition("\n")[0], self._holder.where
+        said, where = self._outlet.hidden(str(error).partition("\n")[0]), self._holder.where
         if state.startswith(PERMISSIONS):
             return NotPermittedError(
                 f"{where} may not be written: {said}. Grant it, and start again"
             )
-        if state == UNDEFINED:
-            self._fit = None
         for kind, what in REFUSED.items():
             if state.startswith(kind):
                 return RefusedError(f"{where} {what}: {said}")

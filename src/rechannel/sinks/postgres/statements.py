@@ -20,11 +20,11 @@ ROW = "rechannel_row"
 
 _PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
 
-COLUMNS = """SELECT a.attname, format_type(a.atttypid, a.atttypmod),
+COLUMNS = """SELECT a.attname, format_type(a.atttypid, a.atttypmod), format_type(a.atttypid, -1),
        a.attgenerated <> '' OR a.attidentity = 'a'
 FROM pg_attribute a WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum"""
-"""Columns of a table: name, type, whether only the database gives it values."""
+"""Columns of a table: name, type, the same without length, whether only the database gives it values."""
 
 UNIQUE = """SELECT i.indexrelid::bigint, a.attname
 FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
@@ -33,6 +33,8 @@ WHERE i.indrelid = to_regclass($1) AND i.indisunique AND i.indisvalid
   AND array_position(i.indkey::int[], a.attnum::int) < i.indnkeyatts"""
 """Columns of its unique indexes: index, column. indkey counts from 0."""
 
+KEEP = "LOCK TABLE {table} IN ROW EXCLUSIVE MODE"
+"""Keeps the columns of a table as they are until the transaction ends; others may write meanwhile."""
 IS_THERE = "SELECT to_regclass($1) IS NOT NULL"
 
 MAKE_MARKS = """CREATE TABLE IF NOT EXISTS {marks} (writer text, target text,
@@ -95,7 +97,8 @@ def written(
 ) -> str:
     """Return the statement that brings rows from the temporary table to theirs.
 
-    columns: names and types in the table. keys: empty to append; otherwise a row takes the place of the one with its
+    columns: names, and types in the table without their lengths: a cast to varchar(3) cuts a text silently, and an
+    assignment refuses it. keys: empty to append; otherwise a row takes the place of the one with its
     keys. updates: columns that it replaces. changes: column that says what becomes of a key; empty = rows are no
     changes.
     """
@@ -135,27 +138,27 @@ def _among(column: str, words: Sequence[str]) -> str:
 
 def check_columns(
     schema: pa.Schema,
-    there: Sequence[tuple[str, str, bool]],
+    there: Sequence[tuple[str, str, str, bool]],
     unique: Sequence[Sequence[str]],
     keys: Sequence[str],
     table: Table,
-) -> dict[str, str]:
-    """Return the types that the columns of rows have in the table.
+) -> dict[str, tuple[str, str]]:
+    """Return the types that the columns of rows have in the table, each with and without its length.
 
-    there: columns of the table as (name, type, whether only the database gives it values). unique: columns of each of
-    its unique indexes. Raises RefusedError with the statement that helps.
+    there: columns of the table, as `COLUMNS` finds them. unique: columns of each of its unique indexes. Raises
+    RefusedError with the statement that helps.
     """
     if not there:
         raise RefusedError(
             f"there is no table {table.quoted}: create it, for example with {created(schema, keys, table)}"
         )
-    types = {name: kind for name, kind, given in there if not given}
+    types = {name: (kind, bare) for name, kind, bare, given in there if not given}
     for field in schema:
         if field.name not in types:
             what = "column " + quoted(field.name)
             msg = (
                 f"table {table.quoted} computes {what} itself: leave it out with drop(...)"
-                if field.name in {name for name, _, _ in there}
+                if field.name in {name for name, *_ in there}
                 else f"table {table.quoted} lacks {what}: ALTER TABLE {table.quoted} ADD COLUMN"
                 f" {quoted(field.name)} {type_of(field.type, field.name)}; or leave it out with drop(...)"
             )

@@ -12,7 +12,7 @@ other without gaps, whatever number of servers write, and each knows the rows an
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -140,11 +140,22 @@ class IngestLog:
         """Write a file durably, if there is none with its number. Raises StorageError."""
         return self.store.create(key_of(head.number), data)
 
+    def forget(self, number: int) -> None:
+        """Remove a file whose number was used and removed before it was written. Raises StorageError."""
+        self._heads.pop(number, None)
+        self.store.delete(key_of(number))
+
     def settle(self, first: int, last: int) -> None:
         """Make the names of files durable: a file may be seen before the server that wrote it has done that."""
         if isinstance(self.store, LocalStore) and first <= last:
             for folder in range(first // PER_FOLDER, last // PER_FOLDER + 1):
                 self.store.settle(key_of(folder * PER_FOLDER))
+
+    def drop_folders(self, folders: Iterable[str]) -> None:
+        """Remove folders in which no file is left, where there are folders. Raises StorageError."""
+        if isinstance(self.store, LocalStore):
+            for folder in folders:
+                self.store.drop_folder(folder)
 
     def newest(self, after: int) -> int:
         """Return the number of the last file; `after` if no file follows that one.
@@ -152,6 +163,9 @@ class IngestLog:
         Raises SourceError if files are missing in between.
         """
         at, listed = after + 1, set[int]()
+        known = (
+            self.known()
+        )  # first: files and checkpoints that come during the look are later ones
         while True:
             if at % PER_FOLDER == 0 or not listed:
                 listed = {number_of(key) for key in self.store.list(folder_of(at))}
@@ -159,7 +173,7 @@ class IngestLog:
             if at not in listed and not self.exists(at):
                 break
             at += 1
-        if any(number > at for number in listed) or self.known() >= at:
+        if any(number > at for number in listed) or known >= at:
             raise self.gone(at)
         return at - 1
 

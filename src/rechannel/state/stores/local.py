@@ -143,6 +143,15 @@ class LocalStore:
         except OSError as error:
             raise self._refusal("delete", path, error) from error
 
+    def drop_folder(self, prefix: str) -> None:
+        """Remove the folder of keys that begin with `prefix/`, if none is left."""
+        path = self._path(prefix.rstrip("/"))
+        try:
+            os.rmdir(path)  # noqa: PTH106 - a path is a string here
+        except OSError as error:
+            if error.errno not in (*_NO_SUCH_FILE, errno.ENOTEMPTY, errno.EEXIST):
+                raise self._refusal("delete", path, error) from error
+
     def list(self, prefix: str) -> Iterator[str]:
         """Yield keys that start with the prefix, ascending. Temporary files are not keys."""
         folder, _, start = prefix.rpartition("/")

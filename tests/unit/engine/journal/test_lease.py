@@ -8,7 +8,15 @@ import time
 
 import pytest
 
-from rechannel.engine.journal.lease import FRESH_MS, Holder, Lease, process_started, read_lease
+from rechannel.engine.journal.lease import (
+    FRESH_MS,
+    Holder,
+    Lease,
+    holds,
+    process_started,
+    process_table,
+    read_lease,
+)
 from rechannel.errors import FencedError, StateInUseError
 from rechannel.state.keys import LEASE
 from rechannel.state.stores.memory import MemoryStore
@@ -173,3 +181,33 @@ def test_the_dead_and_the_unburied_have_none():
     assert process_started(child.pid) is None
     child.wait()
     assert process_started(child.pid) is None
+
+
+def test_a_clock_that_is_set_does_not_make_another_process(monkeypatch):
+    import psutil
+
+    before = process_started(os.getpid())
+    boot = psutil.boot_time()
+    monkeypatch.setattr("psutil.boot_time", lambda: boot + 5)
+    if hasattr(psutil, "_pslinux"):
+        monkeypatch.setattr("psutil._pslinux.boot_time", lambda: boot + 5)
+    assert process_started(os.getpid()) == before
+
+
+def test_a_holder_that_was_seen_to_have_ended_keeps_nobody_out_whatever_its_clock_said(world):
+    lease = world.acquire(1)
+    world.now -= 3_600_000
+    with pytest.raises(StateInUseError):
+        world.acquire(2, host="b")
+    assert world.acquire(2, host="b", ended=lease.holder).holder.pid == 2
+    with pytest.raises(StateInUseError):
+        world.acquire(1, host="c", ended=lease.holder)
+
+
+def test_equal_names_of_hosts_are_not_one_process_table():
+    assert process_table() == process_table() != ""
+    held = Holder(host="a", pid=1, started_ms=5, epoch=0, heartbeat_ms=100, table="t")
+    nobody_lives = {}.get
+    assert not holds(held, ("a", "t"), 200, nobody_lives)
+    assert holds(held, ("a", "u"), 200, nobody_lives)
+    assert holds(held, ("a", ""), 200, nobody_lives)

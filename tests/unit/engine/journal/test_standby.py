@@ -15,11 +15,11 @@ from rechannel.state.sealed import seal
 from rechannel.state.stores.memory import MemoryStore
 
 ELSEWHERE = Holder(host="elsewhere", pid=7, started_ms=1_000, epoch=3, heartbeat_ms=5)
-HERE = replace(ELSEWHERE, host="here")
+HERE = replace(ELSEWHERE, host="here", table="table")
 
 
 def standing_by(alive: dict[int, int] | None = None) -> Standby:
-    return Standby(host="here", started=(alive or {}).get)
+    return Standby(where=("here", "table"), started=(alive or {}).get)
 
 
 def test_a_lease_that_is_given_back_is_free():
@@ -41,6 +41,12 @@ def test_a_holder_here_has_ended_with_its_process():
     assert not standing_by({7: 1_000}).is_free(HERE, 0)
     assert standing_by({}).is_free(HERE, 0)
     assert standing_by({7: 60_000}).is_free(HERE, 0), "another process has its number"
+
+
+@pytest.mark.parametrize("table", ["other", ""])
+def test_a_host_of_the_same_name_has_other_processes(table):
+    holder = replace(HERE, table=table)
+    assert not standing_by().is_free(holder, 0)
 
 
 class Time:

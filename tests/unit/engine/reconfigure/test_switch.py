@@ -247,3 +247,35 @@ def test_a_sink_in_quarantine_leaves_the_text_only_on_purpose_and_is_forgotten_t
     state = read_only(LocalStore(tmp_path))
     assert "quarantine" not in state.notes
     assert not state.unpublished
+
+
+class Marked(Recorder):
+    """Of two sinks of one name: the place knows what it has by this name, and the last timestep alone."""
+
+    def __init__(self, rows: dict[int, object]) -> None:
+        super().__init__()
+        self.rows = rows
+
+    def publish(self, staged, batch):
+        if batch.timestep > max(self.rows, default=0):
+            super().publish(staged, batch)
+            self.rows[batch.timestep] = staged
+
+
+@pytest.mark.parametrize("oldest_first", [True, False])
+def test_a_sink_is_not_written_before_its_namesake_is_given_what_it_is_owed(oldest_first):
+    rows = {}
+    source = script("k string", [[{"k": "a"}], [{"k": "b"}]])
+    harness, process = owing(source, {"o": Marked(rows)})
+    process.reconfigure(rc.changes.remove("o"))
+    unpublished(process)
+    harness.recorders["o"] = Marked(rows)
+    process.reconfigure(rc.changes.add(added(process)))
+    unpublished(process)
+    source.push([{"k": "c"}])
+    unpublished(process)
+    publisher = process.publisher
+    while turns := publisher.turns():
+        [*turns.values()][0 if oldest_first else -1]()
+    process.run()
+    assert sorted(rows) == [1, 2, 3]

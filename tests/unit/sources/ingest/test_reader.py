@@ -287,3 +287,23 @@ def test_a_batch_run_reads_what_there_is(log):
     assert stream.node.name == "log"
     with rc.run_batch(stream.write.memory("out"), in_process=InProcess()) as found:
         assert sorted(found.output()["n"].to_pylist()) == list(range(6))
+
+
+def test_a_checkpoint_that_is_written_during_a_look_is_no_gap(log, monkeypatch):
+    writer = writer_of(log, every=1)
+    writer.keep([posted([0])])
+    writer.checkpoint()
+    reader, exists = reader_of(log), files.IngestLog.exists
+    start = reader.initial()
+
+    def meanwhile(self, number):
+        there = exists(self, number)
+        if not there and number == 2:
+            monkeypatch.setattr(files.IngestLog, "exists", exists)
+            writer.keep([posted([1])])
+            writer.checkpoint()
+        return there
+
+    monkeypatch.setattr(files.IngestLog, "exists", meanwhile)
+    assert reader.latest(start, 0)["rows"] >= 1
+    assert files.IngestLog.exists is exists
