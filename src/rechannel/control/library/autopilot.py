@@ -74,10 +74,12 @@ class Autopilot(Controller):
 
     def on_begin(self, control: Control[Flying]) -> Operation | None:
         """Judge what is on trial; if nothing is, find what binds, and mend it or ask the tasks about it."""
-        known = control.state
-        if known.state != "watching":
+        if control.state.state != "watching":
             check(control, self.rules)
-        elif known.scaling.requested is not None:
+        known = control.state
+        if known.state != "watching" or control.requests:
+            return None
+        if known.scaling.requested is not None:
             take_turn(control, self.scale)
         elif not under_way(control):
             return self._evaluated(control)

@@ -113,11 +113,12 @@ def looked(
     control: Control[Any], window: int, utilisation: float, latency_ms: float | None
 ) -> View | None:
     """Return what the latest timesteps show; None as long as there are too few since the latest change, or too few that
-    are alike."""
+    are alike. If the stream is late, only one timestep after a change does not count: the next may be very long."""
     most = allowed_ms(control, utilisation, latency_ms)
-    least = window = min(window, urgent(control.progress, most) or window)
+    late = urgent(control.progress, most)
+    least = window = min(window, late or window)
     changed = max((record.last_timestep or 0 for record in control.changes), default=0)
-    after = changed + SETTLE - 1 if changed else -1
+    after = changed + (SETTLE if late is None else 1) - 1 if changed else -1
     there = between(control.progress, after, control.timestep + 1)
     if len(there) < window:
         return None

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from rechannel.control.controller import Control, Controller
-from rechannel.control.library.attempt import Verdict, attempted, verdict
+from rechannel.control.library.attempt import Verdict, attempted, under_way, verdict
 from rechannel.control.library.binding import Bound
 from rechannel.control.library.flight import (
     Event,
@@ -258,6 +258,7 @@ def check(control: Control[Flying], rules: Rules) -> None:
             control.state = _scaling_anew(control, known.after("ended").became(became))
         return
     found = verdict(control, tried.attempt, rules.judged, partial(saved_share, tried))
+    found = found or _overtaken(control, tried, rules)
     if found is not None and event_of(found, rules.least) == "useless":
         found = _not_blamed(control, tried, found, rules)
     event = event_of(found, rules.least)
@@ -286,13 +287,32 @@ def check(control: Control[Flying], rules: Rules) -> None:
 
 def _not_blamed(control: Control[Flying], tried: Tried, found: Verdict, rules: Rules) -> Verdict:
     """Return the verdict, or none if rows have become far more expensive whatever was changed."""
-    steps = [each for each in control.tasks if each.timestep > tried.attempt.first]
-    loads = loads_of(control, steps[-rules.judged :])
-    times = costlier(tried, row_ms_of(loads, tried.attempt.touched))
+    times = _costlier(control, tried, rules.judged)
     if times is None:
         return found
     why = f"but a row costs {times:.1f} times as much as before: it is not judged"
     return Verdict(text=f"{found.text}, {why}")
+
+
+def _overtaken(control: Control[Flying], tried: Tried, rules: Rules) -> Verdict | None:
+    """Return that a change is not judged if that can be known before its time: rows cost far more now.
+
+    Only if that makes the stream late: the timesteps that are left to wait for may be very long.
+    """
+    most = allowed_ms(control, rules.utilisation, rules.latency_ms)
+    if under_way(control) or urgent(control.progress, most) is None:
+        return None
+    times = _costlier(control, tried, 1)
+    if times is None:
+        return None
+    return Verdict(text=f"a row costs {times:.1f} times as much as before: it is not judged")
+
+
+def _costlier(control: Control[Flying], tried: Tried, timesteps: int) -> float | None:
+    """Return what `costlier` does of the latest timesteps since a change was requested."""
+    steps = [each for each in control.tasks if each.timestep > tried.attempt.first]
+    loads = loads_of(control, steps[-timesteps:])
+    return costlier(tried, row_ms_of(loads, tried.attempt.touched))
 
 
 def relax(control: Control[Flying], view: View, rules: Rules) -> None:

@@ -323,3 +323,25 @@ def test_without_an_interval_it_mends_what_it_can_and_says_why_it_does_not_scale
 def test_rules_that_make_no_sense_are_refused(rules, words):
     with pytest.raises(RefusedError, match=words):
         rc.control.library.Autopilot(**rules)
+
+
+def test_a_late_stream_does_not_wait_for_a_trial_that_says_nothing_any_more(monkeypatch):
+    """An executor becomes slow in the second timestep after a change: that timestep is enough to mend it."""
+    machines = Machines(cost=cost, slowness=dict(ALIKE))
+    flight = Flight(
+        monkeypatch,
+        machines,
+        rows_per_second=160,
+        bins=8,
+        batches=[160] * 40,
+        key=lambda n: HEAVY[n % 2] if n % 10 < 7 else n % 64,
+    )
+    while not changes(flight):
+        flight.run(1)
+    while flight.process.changes.coordination.open:
+        flight.run(1)
+    machines.slowness["a"] = 12.0
+    flight.run(3)
+    assert mended(flight)[0].became.endswith("it is not judged")
+    assert len(remedies(flight)) == 2
+    assert remedies(flight)[1] in {"shift", "place"}
