@@ -135,6 +135,23 @@ def test_a_uri_is_written_as_a_local_path_is(spark, tmp_path):
         Uri(spark, tmp_path, "three", owner="other.sink")
 
 
+def test_where_a_rename_is_not_one_step_a_broken_one_is_completed(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr("rechannel.sinks.spark._ONE_STEP", frozenset())
+    writer = Uri(spark, tmp_path, "one").writer
+    said = writer.stage(rows(spark, 1, 2), batch(1))
+    staged = next((tmp_path / "_rechannel").glob("*/*-one-*"))
+    parts = sorted(staged.glob("part-*"))
+    (tmp_path / "timestep=000000000001").mkdir()
+    parts[0].rename(tmp_path / "timestep=000000000001" / parts[0].name)
+    (staged.parent / f"publishing-{staged.name}").mkdir()
+    again = Uri(spark, tmp_path, "two").writer
+    again.publish(said, batch(1))
+    again.publish(said, batch(1))
+    read = spark.read.parquet(str(tmp_path)).orderBy("n").collect()
+    assert [(row.timestep, row.n) for row in read] == [(1, 1), (1, 2)]
+    assert list((tmp_path / "_rechannel").glob("*/*")) == []
+
+
 def test_a_rename_never_moves_into_a_timestep_that_is_there(spark, tmp_path):
     folder = HadoopFolder(spark)
     for name in ("source", "target"):

@@ -29,6 +29,7 @@ TIMESTEP = "timestep"
 """The name under which readers see the timestep, unless the user chooses another one."""
 
 TRIAL = "trial-"
+PUBLISHING = "publishing-"
 _OPENED = "opened-"
 _MARK = "_rechannel-"
 
@@ -198,7 +199,7 @@ def published_name(timestep: int, column: str = TIMESTEP) -> str:
 
 def is_staged(name: str) -> bool:
     """Return whether a name in an owner's directory is that of a staged timestep."""
-    return not name.startswith((_OPENED, TRIAL))
+    return not name.startswith((_OPENED, TRIAL, PUBLISHING))
 
 
 def _published(folder: Folder, root: str, column: str) -> list[int]:

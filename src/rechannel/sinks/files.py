@@ -4,6 +4,7 @@
     <path>/timestep=<12 digits>/                        published, by one rename
 
 The rename fails if the name exists, so publishing twice keeps the first and removes the second.
+Where it is not one step, `stepwise.py` goes on with one that was broken off.
 `owner` stands for the job and sink whose timesteps the numbers count. An existing directory counts
 as published only if it identifies itself as this batch (`claims.py`).
 
@@ -35,6 +36,7 @@ from rechannel.sinks.claims import (
     published_name,
 )
 from rechannel.sinks.folder import Folder
+from rechannel.sinks.stepwise import publish_stepwise, stepped
 from rechannel.sinks.writer import Rows, Staged
 
 __all__ = ["STAGING", "FileWriter", "Folder", "WriteRows", "missing", "published_name"]
@@ -106,7 +108,7 @@ class FileWriter:
             return {"rows": 0}
         self._own[name] = batch.timestep
         mark = mark_of(batch)
-        if mark is not None:
+        if mark is not None and stepped(self.folder, self.root) is None:
             self.folder.make(f"{path}/{mark}")
         self.folder.settle(path)
         return {"rows": written, "staging": name}
@@ -122,7 +124,10 @@ class FileWriter:
             f"{self._staging}/{name}",
             f"{self.root}/{published_name(batch.timestep, self.column)}",
         )
-        if not self.folder.rename(source, target):
+        folder = stepped(self.folder, self.root)
+        if folder is not None:
+            publish_stepwise(folder, self._staging, name, target, batch)
+        elif not self.folder.rename(source, target):
             check_published(self.folder, target, batch)
             self.folder.remove(source)
         for known in (self._stale, self._own):

@@ -123,12 +123,16 @@ def refusing(path: str) -> Iterator[None]:
         raise _kind(text)(msg) from error
 
 
+_ONE_STEP = frozenset({"file", "hdfs", "webhdfs", "swebhdfs", "viewfs", "ofs", "o3fs"})
+"""Schemes of file systems with a rename in one step."""
+
+
 @dataclass(frozen=True)
 class HadoopFolder:
     """A `Folder` of URIs, through the classic session's Hadoop.
 
     A rename is one step on HDFS and similar systems; an object store copies file by file, so that
-    readers may see part of a timestep while it is being published.
+    readers may see part of a timestep while it is being published (`stepwise.py`).
     """
 
     spark: SparkSession
@@ -176,6 +180,34 @@ class HadoopFolder:
                     raise
                 return False
             return True
+
+    def renames_in_steps(self, path: str) -> bool:
+        """See `SteppedFolder.renames_in_steps`."""
+        with _storing("look at", path):
+            system, _ = self._system(path)
+            return system.getUri().getScheme() not in _ONE_STEP
+
+    def move_rest(self, source: str, target: str) -> None:
+        """See `SteppedFolder.move_rest`."""
+        with _storing("publish", target):
+            system, place = self._system(source)
+            if not system.exists(place):
+                return
+            above = f"{system.makeQualified(place).toString()}/"
+            files = system.listFiles(place, True)
+            while files.hasNext():
+                status = files.next()
+                file = status.getPath()
+                goal = self._hadoop.Path(f"{target}/{file.toString().removeprefix(above)}")
+                if system.exists(goal):
+                    if system.getFileStatus(goal).getLen() == status.getLen():
+                        system.delete(file, False)
+                        continue
+                    system.delete(goal, False)
+                system.mkdirs(goal.getParent())
+                if not system.rename(file, goal):
+                    raise StorageError(f"cannot publish {target}: {file.toString()} stays")
+            system.delete(place, True)
 
     def remove(self, path: str) -> None:
         """See `Folder.remove`."""

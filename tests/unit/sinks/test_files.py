@@ -13,14 +13,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rechannel as rc
-from rechannel.errors import DataflowError, MissingFileError, RefusedError, StorageError
+from rechannel.errors import (
+    DataflowError,
+    MissingFileError,
+    OtherHistoryError,
+    RefusedError,
+    StorageError,
+)
 from rechannel.job import InProcess
 from rechannel.sinks.batch import Batch
-from rechannel.sinks.files import FileWriter, published_name
+from rechannel.sinks.files import FileWriter, missing, published_name
 from rechannel.sinks.local import LocalFolder, arrow_writer, storing
 from rechannel.sinks.outlets import FileOutlet
 from rechannel.sinks.writer import Rows
 from rechannel.testing import script
+from rechannel.testing.folder import MemoryFolder
 
 SCHEMA = pa.schema([("n", pa.int64())])
 
@@ -319,3 +326,103 @@ def test_a_format_that_cannot_hold_the_columns_is_refused_before_anything_runs(t
         written(tmp_path, "l array<int>", {"l": [1]}, lambda w, out: w.csv(out))
     assert list((tmp_path / "out").glob("timestep=*")) == []
     assert [name for name in staged(tmp_path / "out") if not name.startswith("opened-")] == []
+
+
+# Object stores ----------------------------------------------------------------------------------------
+
+
+MANY = 10**6
+STEPS = 15
+"""Of one publication."""
+
+
+class CopyingFolder(MemoryFolder):
+    """Renames file by file, the mark first, and dies after some steps, once."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        self.left: int | None = steps
+
+    def renames_in_steps(self, path: str) -> bool:
+        return True
+
+    def rename(self, source: str, target: str) -> bool:
+        if target in self.directories:
+            return False
+        if source not in self.directories:
+            raise missing(source)
+        self.move_rest(source, target)
+        return True
+
+    def move_rest(self, source: str, target: str) -> None:
+        inside = [path for path in sorted(self.directories) if path.startswith(f"{source}/")]
+        for path in inside:
+            self._step()
+            self.make(target + path.removeprefix(source))
+        files = [path for path in sorted(self.files) if path.startswith(f"{source}/")]
+        for path in files:
+            self._step()
+            self.make(target)
+            self.files[target + path.removeprefix(source)] = self.files[path]
+        for path in files:
+            self._step()
+            del self.files[path]
+        self._step()
+        self.remove(source)
+
+    def make(self, path: str) -> None:
+        self._step()
+        super().make(path)
+
+    def remove(self, path: str) -> None:
+        self._step()
+        super().remove(path)
+
+    def _step(self) -> None:
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                self.left = None
+                raise StorageError("503 Slow Down")
+
+    def write(self, rows: Rows, path: str) -> int:
+        """A file for each row, of names that no other attempt has."""
+        for number, row in enumerate(rows.table().to_batches()):
+            self.files[f"{path}/{path.rpartition('/')[2]}-{number}"] = pa.table(row)
+        self.directories.add(path)
+        return rows.table().num_rows
+
+
+@pytest.mark.parametrize("anew", [True, False])
+@pytest.mark.parametrize("steps", range(STEPS))
+def test_a_rename_that_breaks_off_is_completed(steps, anew):
+    disk = CopyingFolder(MANY)
+    batch = Batch(timestep=1, incarnation="i", digest="d" * 32)
+
+    def writer(token: str) -> FileWriter:
+        return FileWriter(root="/out", owner="job.sink", token=token, folder=disk, write=disk.write)
+
+    one = writer("one")
+    staged = one.stage(rows(1, 2, 3), batch)
+    disk.left = steps
+    with pytest.raises(StorageError):
+        one.publish(staged, batch)
+    two = writer("two")
+    two.publish(two.stage(rows(1, 2, 3), batch) if anew else staged, batch)
+    (table,) = disk.published("/out").values()
+    assert sorted(table["n"].to_pylist()) == [1, 2, 3]
+    names = {each for each in disk.names("/out/_rechannel/job.sink") if "opened" not in each}
+    assert not names
+    other = Batch(timestep=1, incarnation="i", digest="e" * 32)
+    with pytest.raises(OtherHistoryError):
+        two.publish(two.stage(rows(9), other), other)
+
+
+def test_so_many_steps_a_publication_has():
+    disk = CopyingFolder(MANY)
+    writer = FileWriter(root="/out", owner="o", token="one", folder=disk, write=disk.write)
+    batch = Batch(timestep=1, incarnation="i", digest="d" * 32)
+    staged = writer.stage(rows(1, 2, 3), batch)
+    disk.left = MANY
+    writer.publish(staged, batch)
+    assert MANY - disk.left == STEPS
