@@ -414,3 +414,26 @@ def test_decimals_are_exact(postgres, writer, scale):
     values = [Decimal(n).scaleb(-scale) for n in (5 * 10**15 + 1, 10**8 + 1, 1, 0, -(10**16) - 7)]
     publish(writer(postgres, name, schema=schema), 1, *enumerate(values), schema=schema)
     assert [d for (d,) in postgres.ask(f"SELECT d FROM {name} ORDER BY k")] == values
+
+
+def test_a_null_key_in_a_later_batch_is_refused(postgres, writer):
+    name = table(postgres, "nulls")
+    one = writer(postgres, name, "k")
+    first, second = rows((1, 1)), rows((None, 2))
+
+    def both():
+        yield from first.tables()
+        yield from second.tables()
+
+    batch = step(1)
+    with pytest.raises(RefusedError, match="k"):
+        one.publish(one.stage(Rows(frame=None, tables=both, schema=SCHEMA), batch), batch)
+    assert postgres.ask(f"SELECT * FROM {name}") == []
+
+
+def test_a_table_is_found_by_the_search_path(postgres, writer):
+    postgres.ask("CREATE SCHEMA IF NOT EXISTS later")
+    name = table(postgres, "later.searched", "k bigint, n bigint").partition(".")[2]
+    url = f"{postgres.url}{'&' if '?' in postgres.url else '?'}options=-csearch_path%3Dpublic,later"
+    publish(writer(postgres, name, url=url), 1, (1, 1))
+    assert postgres.ask("SELECT * FROM later.searched") == [(1, 1)]

@@ -74,6 +74,13 @@ class Outlet(ABC):
         return None
 
     @property
+    def home(self) -> str | None:
+        """What of its place stays if its address changes: a path, a topic, a table. What a sink owes
+        goes there alone. None if the sink keeps nothing.
+        """
+        return getattr(self, "path", None)
+
+    @property
     def takes_newest(self) -> bool:
         """Whether it takes every row for the newest one of its key."""
         return False

@@ -15,7 +15,13 @@ import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
-from rechannel.errors import DataflowError, OtherHistoryError, RefusedError, StorageError
+from rechannel.errors import (
+    DamagedStateError,
+    DataflowError,
+    OtherHistoryError,
+    RefusedError,
+    StorageError,
+)
 from rechannel.job import InProcess
 from rechannel.sinks.claims import Ledger
 from rechannel.sinks.delta.outlet import DeltaOutlet
@@ -453,3 +459,18 @@ def test_a_sink_whose_table_does_not_fit_is_not_added(lake, tmp_path):
         running.reconfigure(rc.changes.add(lake.flow(live.write, "late", keys="user", name="late")))
     running.process_all_available(60)
     running.stop()
+
+
+def test_an_error_of_the_rows_keeps_its_class(lake, writer):
+    one = writer("t")
+    publish(one, 1, (1, 1))
+
+    def damaged() -> Iterator[pa.RecordBatch]:
+        yield from rows((2, 2)).tables()
+        raise DamagedStateError("a segment is damaged")
+
+    batch = step(2)
+    with pytest.raises(DamagedStateError, match="a segment"):
+        one.publish(one.stage(Rows(frame=None, tables=damaged, schema=SCHEMA), batch), batch)
+    publish(one, 2, (2, 2))
+    assert sorted_rows(lake.read("t")) == [(1, 1), (2, 2)]

@@ -3,9 +3,10 @@
 Names are reused: a sink may be removed while it owes timesteps, and another one added under its name. So the journal
 numbers the members of a program. The rules:
 
-- A new member, at a start or at a live change, gets an id with the next serial ("sink-12"). - An id stays as long as
-the name is in the program and, if the member has a place (a path), as long as that is the same. - Removal forgets the
-id; no serial is used twice.
+- A new member, at a start or at a live change, gets an id with the next serial ("sink-12").
+- An id stays as long as the name is in the program and, if the member has a place (a path, a topic, a table), as long
+  as that is the same.
+- Removal forgets the id; no serial is used twice.
 
 The note `incarnations` holds `{"serial": n, "sources": {name: {"id": ..., "since": t}}, "sinks": {...},
 "operators": {...}}`. since: the first timestep that was planned with the member and not withdrawn; 0 in journals from
@@ -45,9 +46,9 @@ def members_of(dataflow: Dataflow) -> Members:
 
 
 def _place(sink: Sink) -> Mapping[str, Json]:
-    """Return the path of a file sink; other sinks have no place."""
-    path = getattr(sink.outlet, "path", None)
-    return {} if path is None else {"place": path}
+    """Return where the rows of a sink stay, if they do."""
+    home = sink.outlet.home
+    return {} if home is None else {"place": home}
 
 
 def counted(known: Json, members: Members, since: int) -> dict[str, Json]:
@@ -86,7 +87,7 @@ def withdrawn(notes: Mapping[str, Json], from_timestep: int) -> dict[str, Json]:
 def note_of(state: JournalState, dataflow: Dataflow) -> dict[str, Json] | None:
     """Return the note of a driver that starts with a dataflow; None if the journal has it already.
 
-    Raises RefusedError if a sink has a new path and owes timesteps to the old one.
+    Raises RefusedError if a sink has a new place and owes timesteps to the old one.
     """
     known = state.notes.get(NOTE)
     note = counted(known, members_of(dataflow), (state.last_intended or 0) + 1)
@@ -99,9 +100,9 @@ def _check_moved(state: JournalState, known: Mapping[str, Json], note: Mapping[s
         before = known.get(SINKS, {}).get(name, one)
         if before["id"] != one["id"] and (left := sorted(owed(state, name, before["id"]))):
             msg = (
-                f"sink {name!r} has a new path, {one.get('place')}, but still has to write timesteps {left[0]} to"
-                f" {left[-1]} to {before.get('place')}: start once with that path, or give up these timesteps by giving"
-                " the sink another name"
+                f"sink {name!r} has a new place, {one.get('place')}, but still has to write timesteps"
+                f" {left[0]} to {left[-1]} to {before.get('place')}: start once with that place, or give up these"
+                " timesteps by giving the sink another name"
             )
             raise RefusedError(msg)
 

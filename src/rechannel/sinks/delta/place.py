@@ -20,6 +20,7 @@ from rechannel.sinks.keyed_changes import Net, net, without_changes
 from rechannel.sinks.keyed_rows import check_no_nulls, latest
 from rechannel.sinks.marked import ConflictError
 from rechannel.sinks.marks import Holder, Mark
+from rechannel.sinks.noted import Noted
 from rechannel.sinks.writer import Rows
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class DeltaPlace:
         self._url = path if "://" in path else os.path.abspath(path)  # noqa: PTH100 - it may be a URL
         self._options = dict(outlet.options)
         self._table: Any = None
+        self._rows: Noted | None = None
+        """Of the timestep that is written."""
 
     def open(self) -> Mark | None:
         """Create the table if there is none. See `Place.open`."""
@@ -95,11 +98,10 @@ class DeltaPlace:
             self._append(table, rows, mark)
 
     def _append(self, table: Any, rows: Rows, mark: Mark) -> None:
-        batches = rows.batches()
+        batches = self._rows = Noted(rows.batches())
         first = next(batches, None)
         if first is None:
             return
-
         self._library.write_deltalake(
             table,
             pa.RecordBatchReader.from_batches(rows.schema, chain([first], batches)),
@@ -155,6 +157,8 @@ class DeltaPlace:
             return work()
         except BaseException as error:
             self._table = None
+            if self._rows is not None and self._rows.error is not None:
+                raise self._rows.error  # noqa: B904 - the other one comes of it
             if isinstance(error, errors.CommitFailedError):
                 raise ConflictError(f"{where} was changed by another writer first") from error
             if isinstance(error, errors.SchemaMismatchError | errors.DeltaProtocolError):
@@ -162,6 +166,8 @@ class DeltaPlace:
             if isinstance(error, errors.DeltaError | OSError):
                 raise StorageError(f"{where} does not take the rows: {_said(error)}") from error
             raise
+        finally:
+            self._rows = None
 
 
 def _flagged(written: Net) -> pa.Table:

@@ -40,6 +40,11 @@ class IcebergOutlet(Outlet):
         check_keyed("write.iceberg", self.changes, self.keys)
 
     @property
+    def home(self) -> str:
+        """The table."""
+        return f"table {self.table}"
+
+    @property
     def place(self) -> str:
         """Catalog and table."""
         where = urlsplit(self.options.get("uri", ""))  # which may hold a password

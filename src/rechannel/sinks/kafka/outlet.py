@@ -54,6 +54,11 @@ class KafkaOutlet(Outlet):
             raise DataflowError(f"write.kafka: option {name!r} cannot be set: {OURS[name]}")
 
     @property
+    def home(self) -> str:
+        """The topic."""
+        return f"topic {self.topic}"
+
+    @property
     def place(self) -> str:
         """Brokers and topic."""
         return f"kafka {self.bootstrap} {self.topic}"

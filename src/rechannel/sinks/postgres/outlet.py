@@ -78,6 +78,11 @@ class PostgresOutlet(Outlet):
         return text
 
     @property
+    def home(self) -> str:
+        """The table."""
+        return f"table {self.table}"
+
+    @property
     def place(self) -> str:
         """Address and table."""
         return f"postgres {self.shown} {self.table}"

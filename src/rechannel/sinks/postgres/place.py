@@ -22,6 +22,7 @@ from rechannel.sinks.keyed_changes import check_words, without_changes
 from rechannel.sinks.keyed_rows import check_no_nulls
 from rechannel.sinks.marked import UncertainError
 from rechannel.sinks.marks import Holder, Mark
+from rechannel.sinks.noted import Noted
 from rechannel.sinks.postgres import statements
 from rechannel.sinks.writer import Rows
 
@@ -78,6 +79,8 @@ class PostgresTable:
         self._name = (holder.name, self._table.quoted)
         """Of the mark."""
         self._connection: Any = None
+        self._rows: Noted | None = None
+        """Of the timestep that is written."""
         self._fit: _Fit | None = None
         """Of the last timestep; None if it had no rows."""
 
@@ -109,7 +112,7 @@ class PostgresTable:
             if not is_new(self._found(cursor, statements.FIND)):
                 return
         # Outside of a transaction, which the server ends if nothing comes: to compute the rows may take long.
-        batches = self._checked(rows.batches())
+        batches = self._rows = Noted(self._checked(rows.batches()))
         first = next(batches, None)
         with self._transaction() as cursor:
             if not self._outlet.keys:
@@ -131,8 +134,9 @@ class PostgresTable:
         batches = chain([first], others)
         if fit.exact:
             reader = pa.RecordBatchReader.from_batches(first.schema, batches)
-            schema = {"db_schema_name": self._table.schema} if self._table.schema else {}
-            cursor.adbc_ingest(self._table.name, reader, mode="append", **schema)
+            # The driver's own default is the first schema of the search path, whichever has the table.
+            schema = self._ask(cursor, statements.SCHEMA, self._table.quoted)[0][0]
+            cursor.adbc_ingest(self._table.name, reader, mode="append", db_schema_name=schema)
             return
         numbered = _numbered(batches)
         schema_too = first.schema.append(pa.field(statements.ROW, pa.int64()))
@@ -224,10 +228,14 @@ class PostgresTable:
             return work()
         except self._errors.Error as error:
             self.close()
+            if self._rows is not None and self._rows.error is not None:
+                raise self._rows.error  # noqa: B904 - the other one comes of it
             raise self._meant(error) from error
         except BaseException:
             self.close()
             raise
+        finally:
+            self._rows = None
 
     def _meant(self, error: Any) -> Exception:
         state = getattr(error, "sqlstate", None) or ""

@@ -35,6 +35,9 @@ WHERE i.indrelid = to_regclass($1) AND i.indisunique AND i.indisvalid
 
 KEEP = "LOCK TABLE {table} IN ROW EXCLUSIVE MODE"
 """Keeps the columns of a table as they are until the transaction ends; others may write meanwhile."""
+SCHEMA = """SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = to_regclass($1)"""
+"""The schema in which a table is found."""
 IS_THERE = "SELECT to_regclass($1) IS NOT NULL"
 
 MAKE_MARKS = """CREATE TABLE IF NOT EXISTS {marks} (writer text, target text,

@@ -160,3 +160,31 @@ def test_a_restart_keeps_the_incarnations():
     before = harness.journal_state().notes
     harness.start().stop()
     assert harness.journal_state().notes == before
+
+
+@pytest.mark.parametrize(
+    ("one", "elsewhere", "other"),
+    [
+        (("kafka", "b:1", "t"), ("kafka", "b:2", "t"), ("kafka", "b:1", "u")),
+        (
+            ("postgres", "postgresql://h/x", "t"),
+            ("postgres", "postgresql://i/x", "t"),
+            ("postgres", "postgresql://h/x", "u"),
+        ),
+        (("iceberg", "lake.t"), ("iceberg", "lake.t"), ("iceberg", "lake.u")),
+    ],
+)
+def test_a_sink_with_another_topic_or_table_is_another_one_and_with_another_address_is_not(
+    one, elsewhere, other
+):
+    rows = rc.read().memory(script("k string"), name="in")
+    counts = rows.key_by("k").aggregate(n=agg.count(), name="c")
+    first, same, another = (
+        dataflow_of(getattr(counts.write, kind)(*where, name="o"))
+        for kind, *where in (one, elsewhere, other)
+    )
+    note = counted(None, members_of(first), 0)
+    ids = [
+        counted(note, members_of(each), 5)["sinks"]["o"]["id"] for each in (first, same, another)
+    ]
+    assert ids[0] == ids[1] != ids[2]
