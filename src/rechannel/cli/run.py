@@ -129,6 +129,10 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
             allow=allow or (),
             in_process=InProcess() if in_process else None,
         )
+        if (
+            serve is not None and not standby
+        ):  # the driver that a standby waits for may have the address
+            _check_served(serve)
         running = _in_turn(job, start, watcher, signals.asked) if standby else start()
         if running is None:
             return
@@ -153,6 +157,13 @@ def _in_turn(
             return start()
         asked.wait(_POLL_SECONDS)
     return None
+
+
+def _check_served(address: str) -> None:
+    """Raise RefusedError, before anything has begun, if a job cannot be served at an address."""
+    from rechannel.serve.address import listen, split_address
+
+    listen(*split_address(address)).close()
 
 
 @contextmanager

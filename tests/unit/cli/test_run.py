@@ -400,13 +400,20 @@ def test_a_job_is_served_while_it_runs(program, rechannel, tmp_path, monkeypatch
     assert (seen["name"], seen["active"]) == ("one", True)
 
 
+@pytest.mark.parametrize("standby", [True, False])
 @pytest.mark.parametrize("address", ["nowhere", "192.0.2.1:0"])
-def test_a_job_that_cannot_be_served_is_stopped(program, rechannel, tmp_path, address):
+def test_a_job_that_cannot_be_served_is_not_started_or_stopped(
+    program, rechannel, tmp_path, address, standby
+):
     path = program("job = users('one', STATE, rows_per_second=1000)\n")
-    reaction = rechannel("run", path, "--in-process", "--serve", address)
+    more = ["--standby"] if standby else []
+    reaction = rechannel("run", path, "--in-process", "--serve", address, *more)
     assert (reaction.code, "error: " in reaction.err) == (2, True)
-    status = json.loads(rechannel("status", tmp_path / "state", "--json").out)
-    assert status["condition"] == "stopped"
+    if standby:
+        status = json.loads(rechannel("status", tmp_path / "state", "--json").out)
+        assert status["condition"] == "stopped"
+    else:
+        assert not (tmp_path / "state" / "journal").exists()
 
 
 def test_controllers_of_allowed_modules_come_back(program, rechannel, tmp_path, monkeypatch):
