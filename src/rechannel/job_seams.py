@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 SWEEP_EVERY = 16
 """Commits from one sweep of files to the next."""
 
+DELETES = 16
+"""Files that a sweep deletes side by side where each is a request over a network."""
+
 
 def wall_clock() -> float:
     """Unix milliseconds."""
@@ -115,6 +118,7 @@ def job_seams(
         signs=signs,
         scan=made.scan(),
         sweep_every=SWEEP_EVERY,
+        deletes=DELETES if directory_of(store) is None else 1,
         sized=made.sized,
         session=spark,
     )

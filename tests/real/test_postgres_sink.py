@@ -413,7 +413,8 @@ def test_decimals_are_exact(postgres, writer, scale):
     name = table(postgres, f"decimals{scale}", f"k bigint, d numeric(18, {scale})")
     values = [Decimal(n).scaleb(-scale) for n in (5 * 10**15 + 1, 10**8 + 1, 1, 0, -(10**16) - 7)]
     publish(writer(postgres, name, schema=schema), 1, *enumerate(values), schema=schema)
-    assert [d for (d,) in postgres.ask(f"SELECT d FROM {name} ORDER BY k")] == values
+    found = postgres.ask(f"SELECT d FROM {name} ORDER BY k")
+    assert [Decimal(text) for (text,) in found] == values
 
 
 def test_a_null_key_in_a_later_batch_is_refused(postgres, writer):

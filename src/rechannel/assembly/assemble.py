@@ -263,6 +263,7 @@ class _Assembly:
             held.files,
             thread=seams.thread,
             trouble=hub.troubles,
+            side_by_side=seams.deletes,
         )
         state = first_state(
             journal.state, current.plan, opened.configuration, seams.sized(settings)

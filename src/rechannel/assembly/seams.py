@@ -105,6 +105,8 @@ class Seams:
     """Makes the thread of a sweep."""
     sweep_every: int
     """Commits from one sweep of files to the next."""
+    deletes: int = 1
+    """Files that a sweep deletes side by side."""
     configure: Callable[[Configuration], Configuration] = lambda first: first
     """Changes the Configuration that a new job starts with."""
     sized: Callable[[Settings], Settings] = lambda settings: settings

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Protocol
 
 from rechannel.engine.journal.log import OWED_PER_COMMIT, Journal
@@ -12,6 +14,8 @@ from rechannel.state.keys import SEGMENTS, SINK_BUFFERS, segments_of, timestep_o
 from rechannel.state.store import Store
 from rechannel.telemetry.troubles import Trouble, unheard
 
+LEFT_S = 2.0
+"""What is left to a sweep when the job ends."""
 HOUSEKEEPING = "housekeeping"
 """Topic of the troubles that sweeps have."""
 
@@ -45,10 +49,12 @@ class Housekeeper:
         *,
         thread: Callable[..., Thread] = threading.Thread,
         trouble: Trouble = unheard,
+        side_by_side: int = 1,
     ) -> None:
         """Take the parts; nothing runs yet.
 
-        filling, held: see `sweep`. thread: makes a thread that is not started. trouble: told how every sweep went.
+        filling, held, side_by_side: see `sweep`. thread: makes a thread that is not started. trouble: told how every
+        sweep went.
         """
         self._thread = thread
         self._trouble = trouble
@@ -58,6 +64,8 @@ class Housekeeper:
         self._journal = journal
         self._every = every
         self._commits = 0
+        self._side_by_side = side_by_side
+        self._stop = threading.Event()
         self._running: Thread | None = None
 
     def tick(self, unread: Callable[[], int | None]) -> None:
@@ -78,15 +86,25 @@ class Housekeeper:
     def _guarded(self, unread: Callable[[], int | None]) -> None:
         try:
             journal = self._journal
-            sweep(self._store, lambda: journal.state, unread, self._filling, self._held)
+            sweep(
+                self._store,
+                lambda: journal.state,
+                unread,
+                self._filling,
+                self._held,
+                side_by_side=self._side_by_side,
+                stop=self._stop.is_set,
+            )
         except BaseException as error:
             self._trouble(HOUSEKEEPING, error)
         else:
             self._trouble(HOUSEKEEPING, None)
 
     def finish(self) -> None:
-        """Wait for a sweep under way."""
+        """Wait for a sweep under way. A long one ends soon, and leaves the rest to the next driver's."""
         if self._running is not None:
+            self._running.join(timeout=LEFT_S)
+            self._stop.set()
             self._running.join(timeout=60)
 
 
@@ -96,6 +114,9 @@ def sweep(
     unread: Callable[[], int | None],
     filling: Callable[[], frozenset[str]] = frozenset,
     held: Callable[[], frozenset[str]] = frozenset,
+    *,
+    side_by_side: int = 1,
+    stop: Callable[[], bool] = bool,
 ) -> int:
     """Delete what no kept version and no unpublished timestep names; the number of files deleted.
 
@@ -103,6 +124,7 @@ def sweep(
     that are not durable, and these may lag by more timesteps than versions are kept.
     filling: operators that are going to be added, whose state is written and not named yet.
     held: files that are being read (`pinned.Pinned`); asked when the state has been read.
+    side_by_side: requests to the store at a time. stop: whether to leave the rest to the next sweep.
     Keys are listed before the state is read: what is written meanwhile is not in the list, what is
     committed meanwhile is in the state, and so is what has just begun to run and is not waited for
     any more. Sinks are asked last: what they have not been given by then is of a version that the
@@ -118,9 +140,18 @@ def sweep(
         for key in unreferenced(now, keys)
         if key not in waiting and not _still_read(key, since) and not key.startswith(ahead)
     ]
-    for key in gone:
-        store.delete(key)
-    return len(gone)
+    return _deleted(store, gone, side_by_side, stop)
+
+
+def _deleted(store: Store, keys: Sequence[str], side_by_side: int, stop: Callable[[], bool]) -> int:
+    done = 0
+    with ExitStack() as undo:
+        each: Callable[[Callable[[str], None], Sequence[str]], Iterable[None]] = map
+        if side_by_side > 1 and keys:
+            each = undo.enter_context(ThreadPoolExecutor(side_by_side, "rechannel-sweep")).map
+        while done < len(keys) and not stop():
+            done += len([*each(store.delete, keys[done : done + side_by_side])])
+    return done
 
 
 def _still_read(key: str, since: int | None) -> bool:

@@ -4,9 +4,10 @@ It may be deleted at any time, entirely or in part. Nothing in it is ever looked
 a file's name includes the version of the original, so the copy of a replaced file is never found.
 Copies of deleted segments are no longer used, so they are the first to be evicted.
 
-The bound counts allocated bytes. A process enforces it whenever it has fetched or written a
-sixteenth of the bound since its last check: the cache may exceed it by that much per process, and
-by what deleted files that are still open occupy. A segment larger than the bound is not kept.
+The bound counts allocated bytes; half of what the disk has room for is one, too. A process enforces
+it whenever it has fetched or written a sixteenth of the bound since its last check: the cache may
+exceed it by that much per process, and by what deleted files that are still open occupy. A segment
+larger than the bound is not kept.
 """
 # ruff: noqa: PTH100, PTH108
 
@@ -16,6 +17,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +44,8 @@ _NOWHERE = f"{os.devnull}/none"
 _LOG = logging.getLogger("rechannel")
 
 _added: dict[str, float] = {}
+_limits: dict[str, int] = {}
+"""By directory, what its disk allowed at the last check."""
 _told: set[str] = set()
 
 
@@ -78,7 +82,7 @@ class HostCache:
     def added(self, size: int) -> None:
         """Count bytes that were added, and evict files if a check is due."""
         total = _added.get(self.directory, float("inf")) + size
-        if total * _LOOK_AFTER < self.limit:
+        if total * _LOOK_AFTER < min(self.limit, _limits.get(self.directory, self.limit)):
             _added[self.directory] = total
             return
         _added[self.directory] = 0
@@ -103,10 +107,13 @@ class HostCache:
     def _make_room(self) -> int:
         files = sorted(self._files())
         total, freed = sum(size for _, size, _ in files), 0
-        if total <= self.limit:
+        # The disk is Spark's, too: at most half of what is not used for other things.
+        limit = min(self.limit, (total + shutil.disk_usage(self.directory).free) // 2)
+        _limits[self.directory] = limit
+        if total <= limit:
             return 0
         for _, size, path in files:
-            if total - freed <= self.limit * _LEAVE:
+            if total - freed <= limit * _LEAVE:
                 break
             try:
                 os.unlink(path)

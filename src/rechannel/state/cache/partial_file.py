@@ -208,6 +208,10 @@ def _open_private(path: str, length: int) -> tuple[tuple[int, int] | None, mmap.
     """
     try:
         descriptor = _open_or_make(path, length)
+        if os.fstat(descriptor).st_size != length:  # a power failure has cut it
+            os.close(descriptor)
+            _unlink(path)
+            descriptor = _open_or_make(path, length)
         try:
             found = os.fstat(descriptor)
             if found.st_size == length > 0:

@@ -2,17 +2,19 @@
 minutes and then fails.
 
 Credentials come from the environment of the driver and of every worker, or from the machine
-itself: in the large clouds, a service at one fixed address hands them out. Files such as
-`~/.aws/credentials` are not read.
+itself: in the large clouds, a service at one fixed address hands them out. Of files, only Google's
+application-default credentials are read; `~/.aws/credentials` and others are not.
 """
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from rechannel.errors import RechannelError
 
+_GOOGLE_DEFAULT = (".config", "gcloud", "application_default_credentials.json")
 _MACHINE = ("169.254.169.254", 80)
 _MACHINE_SECONDS = 1.0
 _MACHINE_NAMES = (_MACHINE[0], "metadata.google.internal")
@@ -43,6 +45,7 @@ _KEYS: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("AZURE_STORAGE_TOKEN",),
         ("AZURE_SKIP_SIGNATURE",),
         ("AZURE_STORAGE_USE_EMULATOR",),
+        ("IDENTITY_ENDPOINT",),
     ),
 }
 """Environment variables that form a complete set of credentials, by kind of store."""
@@ -57,6 +60,8 @@ def missing(url: str, environment: Mapping[str, str], on_machine: Callable[[], b
     on_machine: whether the machine hands out credentials; called only if the environment has none.
     """
     scheme = url.partition("://")[0]
+    if scheme == "gs" and Path(environment.get("HOME", ""), *_GOOGLE_DEFAULT).is_file():
+        return None
     sets = _KEYS.get(_KINDS.get(scheme, scheme), ())
     if not sets or any(all(environment.get(name) for name in names) for names in sets):
         return None

@@ -12,16 +12,18 @@ Paths are strings here, not `Path` objects: this is on the latency path of every
 
 from __future__ import annotations
 
+import builtins
 import errno
 import itertools
 import math
 import os
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import TypeVar
 
 from rechannel.errors import DamagedStateError, MissingFileError, StorageError
 from rechannel.state.cache.mapped_files import map_file
@@ -29,9 +31,14 @@ from rechannel.state.keys import check_key
 from rechannel.state.store import FileFacts, Store
 from rechannel.state.stores.refusals import refusal
 
+T = TypeVar("T")
+
 _TEMPORARY = ".tmp-"
 _RECORD = ".json"
 _PARTS_PER_WRITE = 512
+_OPENINGS = 5
+"""How often a file is opened at most that others replace meanwhile."""
+
 _NO_SUCH_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 
 _serial = itertools.count()
@@ -74,7 +81,7 @@ class LocalStore:
         """Return bytes [start, start + length) of a key. See `Store.read`."""
         path = self._path(key)
         try:
-            whole = _read_record(path) if key.endswith(_RECORD) else map_file(path)
+            whole = _fresh(lambda: _read_record(path) if key.endswith(_RECORD) else map_file(path))
         except OSError as error:
             raise self._refusal("read", path, error) from error
         return whole[start : None if length is None else start + length]
@@ -96,12 +103,16 @@ class LocalStore:
         map is read, the process dies.
         """
         path = self._path(key)
-        try:
+
+        def parts() -> builtins.list[bytes | memoryview]:
             descriptor = _open_file(path, os.O_RDONLY)
             try:
                 return [_read_span(descriptor, start, stop) for start, stop in spans]
             finally:
                 os.close(descriptor)
+
+        try:
+            return _fresh(parts)
         except OSError as error:
             raise self._refusal("read", path, error) from error
 
@@ -263,7 +274,7 @@ class LocalStore:
                 " file from a copy of the state directory"
             )
             return DamagedStateError(msg)
-        if error.errno in _NO_SUCH_FILE and verb == "read":
+        if error.errno in _NO_SUCH_FILE and error.errno != errno.ESTALE and verb == "read":
             missing = (
                 f"{path} is missing. If the journal names it, restore it from a copy of the state"
                 " directory; the job cannot continue without it"
@@ -280,6 +291,17 @@ def directory_of(store: Store) -> LocalStore | None:
     while found is not None and not isinstance(found, LocalStore):
         found = getattr(found, "backing", None)
     return found
+
+
+def _fresh(read: Callable[[], T]) -> T:
+    """Read, again if another host of a network file system has replaced the file meanwhile."""
+    for _ in range(_OPENINGS):
+        try:
+            return read()
+        except OSError as error:
+            if error.errno != errno.ESTALE:
+                raise
+    return read()
 
 
 def _read_span(descriptor: int, start: int, stop: int) -> bytes:

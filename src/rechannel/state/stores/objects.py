@@ -17,13 +17,15 @@ import builtins
 import os
 import re
 import secrets
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
-from rechannel.errors import MissingFileError, SetUpError, StorageError
+from rechannel.errors import MissingFileError, NotPermittedError, SetUpError, StorageError
 from rechannel.state.keys import check_key
 from rechannel.state.store import FileFacts
 from rechannel.state.stores.credentials import machine_hands_out, missing
@@ -44,6 +46,15 @@ without delay.
 
 ANSWERS = 8
 """How often a request is made at most whose answers break off."""
+
+PAUSE_SECONDS = 0.05
+"""Before a create is made again that another request for its key has hindered; longer each time."""
+
+PIECE_BYTES, PIECES = 8 << 20, 4
+"""What one request reads of a large object, and requests that run side by side."""
+
+ONE_PUT_BYTES = 64 << 20
+"""What is written in one request."""
 
 SCHEMES = ("s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "memory")
 
@@ -129,7 +140,12 @@ class ObjectStore:
         """Write a key atomically. See `Store.put`."""
         check_key(key)
         whole = _joined(data)
-        self._try("write", key, lambda: obstore().put(self._bucket(), key, whole))
+        # In parts only where it must be: parts of a writer that is killed stay, unseen, until a rule of the bucket
+        # removes them.
+        parts = len(whole) > ONE_PUT_BYTES
+        self._try(
+            "write", key, lambda: obstore().put(self._bucket(), key, whole, use_multipart=parts)
+        )
 
     def create(self, key: str, data: bytes) -> bool:
         """Write a key only if it is absent. See `Store.create`."""
@@ -137,13 +153,24 @@ class ObjectStore:
         mine = None
         if not self.url.startswith(_WITHOUT_ATTRIBUTES):
             mine = {_CREATOR: secrets.token_hex(16)}
-        try:
-            _whole(lambda: obstore().put(self._bucket(), key, data, mode="create", attributes=mine))
-        except obstore().exceptions.AlreadyExistsError:
-            return mine is not None and self._is_from(key, mine[_CREATOR])
-        except Exception as error:
-            self._refuse("create", key, error)
-        return True
+        for number in range(ANSWERS):
+            try:
+                _whole(
+                    lambda: obstore().put(self._bucket(), key, data, mode="create", attributes=mine)
+                )
+                return True
+            except obstore().exceptions.AlreadyExistsError:
+                if mine is None:
+                    return False
+                try:
+                    return self._is_from(key, mine[_CREATOR])
+                except MissingFileError:
+                    # The store has refused it because of another request for the key, such as a delete.
+                    time.sleep(PAUSE_SECONDS * (number + 1))
+            except Exception as error:
+                self._refuse("create", key, error)
+        msg = f"cannot create {self.url}/{key}: other requests for it are under way"
+        raise StorageError(msg)
 
     def delete(self, key: str) -> None:
         """Remove a key if it exists."""
@@ -161,10 +188,15 @@ class ObjectStore:
         folder = prefix.rpartition("/")[0]
         if folder:
             check_key(folder)
-        chunks = self._try(
-            "list", prefix, lambda: [*obstore().list(self._bucket(), folder or None)]
+        keys = self._try(
+            "list",
+            prefix,
+            lambda: [
+                str(meta["path"])
+                for chunk in obstore().list(self._bucket(), folder or None)
+                for meta in chunk
+            ],
         )
-        keys = (str(meta["path"]) for chunk in chunks for meta in chunk)
         yield from sorted(key for key in keys if key.startswith(prefix))
 
     def size(self, key: str) -> int:
@@ -200,6 +232,10 @@ class ObjectStore:
             )
             raise MissingFileError(msg) from error
         msg = f"cannot {verb} {self.url}/{key}: {_said(error)}. Committed timesteps are safe"
+        exceptions = obstore().exceptions
+        if isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
+            msg = f"{msg}; waiting does not help: grant it, or correct the credentials"
+            raise NotPermittedError(msg) from error
         raise StorageError(msg) from error
 
 
@@ -238,7 +274,21 @@ def _whole(request: Callable[[], T]) -> T:
 
 
 def _get(bucket: Bucket, key: str) -> memoryview:
-    return memoryview(obstore().get(bucket, key).bytes())
+    """Return an object; a large one in pieces, since a whole request may take 30 seconds only."""
+    found = obstore().get(bucket, key)
+    size = found.meta["size"]
+    if size <= PIECE_BYTES:
+        return memoryview(found.bytes())
+    whole, step = bytearray(size), PIECES * PIECE_BYTES
+    for at in range(0, size, step):
+        starts = [*range(at, min(size, at + step), PIECE_BYTES)]
+        ends = [min(size, start + PIECE_BYTES) for start in starts]
+        parts = _whole(
+            partial(obstore().get_ranges, bucket, key, starts=starts, ends=ends, coalesce=0)
+        )
+        for start, end, part in zip(starts, ends, parts, strict=True):
+            whole[start:end] = memoryview(part)
+    return memoryview(whole).toreadonly()
 
 
 def _joined(data: bytes | memoryview | list[memoryview]) -> bytes:

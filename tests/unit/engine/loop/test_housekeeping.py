@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 from rechannel.engine.journal.log import OWED_PER_COMMIT
@@ -171,3 +172,27 @@ def test_a_sweep_that_fails_is_told_and_harms_nobody():
     keeper.finish()
     assert troubles.current == {}
     assert troubles.counts == {HOUSEKEEPING: 1}
+
+
+def test_files_are_removed_side_by_side_where_each_is_a_request():
+    class Far(MemoryStore):
+        together = threading.Barrier(8, timeout=30)
+
+        def delete(self, key):
+            self.together.wait()
+            super().delete(key)
+
+    store = Far()
+    for number in range(8):
+        store.put(segment(1, f"a{number}"), b"x")
+    state = committed(2, {2: version()})
+    assert sweep(store, lambda: state, lambda: None, side_by_side=8) == 8
+    assert [*store.list("")] == []
+
+
+def test_a_stop_leaves_the_rest_to_the_next_sweep():
+    store = store_of(*(segment(1, f"a{number}") for number in range(100)))
+    state, asked = committed(2, {2: version()}), iter([False] * 3 + [True] * 100)
+    assert sweep(store, lambda: state, lambda: None, side_by_side=4, stop=lambda: next(asked)) == 12
+    assert len([*store.list("")]) == 88
+    assert sweep(store, lambda: state, lambda: None) == 88

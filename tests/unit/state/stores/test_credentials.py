@@ -108,3 +108,13 @@ def test_an_account_that_is_not_named_is_asked_for(monkeypatch):
     assert "Set what is missing (for Azure, AZURE_STORAGE_ACCOUNT_NAME)" in said
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "account")
     assert objects.ObjectStore("az://box/jobs").lacks() is None
+
+
+def test_the_default_credentials_of_google_do(tmp_path):
+    environment = {"HOME": str(tmp_path)}
+    assert missing("gs://b/x", environment, lambda: False) is not None
+    file = tmp_path / ".config" / "gcloud" / "application_default_credentials.json"
+    file.parent.mkdir(parents=True)
+    file.write_text("{}")
+    assert missing("gs://b/x", environment, lambda: False) is None
+    assert missing("s3://b/x", environment, lambda: False) is not None

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import rechannel
-from rechannel.errors import DamagedStateError, NotPermittedError, StorageError
+from rechannel.errors import DamagedStateError, MissingFileError, NotPermittedError, StorageError
 from rechannel.state.stores import local
 from rechannel.state.stores.local import Durability, LocalStore
 
@@ -241,3 +241,24 @@ def test_what_waiting_does_not_mend_is_table_key(monkeypatch, store, root, code,
     assert ("MiB are free there" in str(raised.value)) is mends
     said = "retries as long" if mends else "Waiting does not help"
     assert said in str(raised.value)
+
+
+@pytest.mark.parametrize("stale", [1, 100])
+def test_a_record_that_another_host_replaces_meanwhile_is_not_missing(tmp_path, monkeypatch, stale):
+    store = LocalStore(tmp_path)
+    store.put("lease.json", b"here")
+    read, calls = local._read_record, []
+
+    def replaced(path):
+        calls.append(path)
+        if len(calls) <= stale:
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return read(path)
+
+    monkeypatch.setattr(local, "_read_record", replaced)
+    if stale == 1:
+        assert bytes(store.read("lease.json")) == b"here"
+    else:
+        with pytest.raises(StorageError) as raised:
+            store.read("lease.json")
+        assert not isinstance(raised.value, MissingFileError)

@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from rechannel.errors import MissingFileError, SetUpError, StorageError
+from rechannel.errors import MissingFileError, NotPermittedError, SetUpError, StorageError
 from rechannel.model.patience import Patience
 from rechannel.state.stores import objects
 from rechannel.state.stores.objects import ObjectStore
@@ -173,3 +173,67 @@ def test_the_attribute_of_a_creator_is_an_identifier():
     """Azure refuses others, as C# would."""
     assert objects._CREATOR.isidentifier()
     assert objects._CREATOR.isascii()
+
+
+@pytest.mark.parametrize("kind", ["PermissionDeniedError", "UnauthenticatedError"])
+def test_a_permission_is_not_waited_for(store, monkeypatch, kind):
+    def no(*_, **__):
+        raise getattr(obstore.exceptions, kind)("403")
+
+    for name in ("put", "get", "head", "list", "delete"):
+        monkeypatch.setattr(obstore, name, no)
+    asks = [
+        lambda: store.read("lease.json"),
+        lambda: store.put("a", b""),
+        lambda: store.create("a", b""),
+        lambda: store.delete("a"),
+        lambda: [*store.list("a")],
+    ]
+    for ask in asks:
+        with pytest.raises(NotPermittedError, match="waiting does not help"):
+            ask()
+
+
+@pytest.mark.parametrize("conflicts", [1, 100])
+def test_a_create_that_another_request_has_hindered_is_made_again(store, monkeypatch, conflicts):
+    put, calls = obstore.put, []
+
+    def conflict(*given, **options):
+        calls.append(1)
+        if len(calls) <= conflicts:
+            raise obstore.exceptions.AlreadyExistsError("409 ConditionalRequestConflict")
+        return put(*given, **options)
+
+    monkeypatch.setattr(obstore, "put", conflict)
+    monkeypatch.setattr(objects, "PAUSE_SECONDS", 0)
+    if conflicts == 1:
+        assert store.create("journal/1.json", b"mine")
+        assert len(calls) == 2
+    else:
+        with pytest.raises(StorageError, match="under way"):
+            store.create("journal/1.json", b"mine")
+
+
+def test_a_large_object_is_read_in_pieces_and_written_in_one(store, monkeypatch):
+    monkeypatch.setattr(objects, "PIECE_BYTES", 1_000)
+    data = bytes(range(256)) * 60
+    puts, put = [], obstore.put
+
+    def noted(*given, **options):
+        puts.append(options)
+        return put(*given, **options)
+
+    monkeypatch.setattr(obstore, "put", noted)
+    store.put("a.arrow", data)
+    assert puts == [{"use_multipart": False}]
+    asked, ranges = [], obstore.get_ranges
+
+    def pieces(*given, starts, ends, **options):
+        asked.append([end - start for start, end in zip(starts, ends, strict=True)])
+        return ranges(*given, starts=starts, ends=ends, **options)
+
+    monkeypatch.setattr(obstore, "get_ranges", pieces)
+    assert bytes(store.read("a.arrow")) == data
+    assert sum(map(sum, asked)) == len(data)
+    assert max(map(max, asked)) == 1_000
+    assert max(map(len, asked)) == objects.PIECES

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -396,3 +397,26 @@ def test_the_examples_of_the_page_hold():
     assert len(blocks) == 1
     for block in blocks:
         exec(compile(block, str(PAGE), "exec"), {})
+
+
+def test_an_empty_file_in_the_cache_is_made_anew(store):
+    read(store, bins(3))
+    (path,) = files(store)
+    os.truncate(path, 0)
+    restart()
+    read(store, bins(3))
+    assert path.stat().st_size
+    before = fetched()
+    restart()
+    read(store, bins(3))
+    assert fetched() == before
+
+
+def test_the_cache_leaves_half_of_the_disk(store, monkeypatch):
+    read(store, bins(*range(256)))
+    assert allocated(store)
+    full = SimpleNamespace(total=0, used=0, free=0)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
+    before = allocated(store)
+    store._cache().sweep()
+    assert allocated(store) <= before // 2
