@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from rechannel.dataflow.graph.nodes import Source
 from rechannel.dataflow.streams.stream import Stream
 from rechannel.dataflow.streams.writer import Flow
-from rechannel.errors import DataflowError
+from rechannel.errors import DataflowError, SourceError
 from rechannel.job import Job
 from rechannel.running import RunningJob
 from rechannel.settings import Settings
@@ -64,6 +64,13 @@ class Bridge:
             batch.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")
             self._handover.put(number, batch, query)
             running.process_all_available()
+            done = running.committed_offset(self._source)
+            if done.get("batch") != number or (query and done.get("query") not in {None, query}):
+                msg = (
+                    f"batch {number} was not processed: job {running.name!r} was stopped meanwhile. Restart the query:"
+                    " it sends the batch again"
+                )
+                raise SourceError(msg)
 
     def _running(self, batch: DataFrame) -> RunningJob:
         if self.job is None or not self.job.is_active:

@@ -87,10 +87,13 @@ class Handover:
             query = self._queries[number] or at.get("query")
             return {"batch": number, "query": query} if query else {"batch": number}
 
-    def get(self, number: int) -> Any:
-        """Wait for a batch and return it. Raises SourceError if it is not passed on."""
+    def get(self, number: int, query: str | None = None) -> Any:
+        """Wait for a batch and return it. Raises SourceError if it is not passed on.
+
+        query: id of the query that sends it, if known; another one numbers its own.
+        """
         with self._changed:
-            if not self._changed.wait_for(lambda: number in self._batches, PATIENCE):
+            if not self._changed.wait_for(lambda: self._is_here(number, query), PATIENCE):
                 msg = (
                     f"batch {number} was started before a crash and has not been passed on again:"
                     " restart the query that feeds this job from its own checkpoint"
@@ -98,16 +101,22 @@ class Handover:
                 raise SourceError(msg)
             return self._batches[number]
 
-    def has(self, number: int) -> bool:
-        """Return whether a batch is still here."""
+    def has(self, number: int, query: str | None = None) -> bool:
+        """Return whether a batch is still here. query: as of `get`."""
         with self._changed:
-            return number in self._batches
+            return self._is_here(number, query)
 
-    def forget(self, number: int) -> None:
-        """Drop batches up to a number."""
+    def forget(self, number: int, query: str | None = None) -> None:
+        """Drop batches up to a number. query: as of `get`."""
         with self._changed:
-            for n in [n for n in self._batches if n <= number]:
+            for n in [n for n in self._batches if n <= number and self._is_here(n, query)]:
                 del self._batches[n], self._queries[n]
+
+    def _is_here(self, number: int, query: str | None) -> bool:
+        if number not in self._batches:
+            return False
+        sender = self._queries[number]
+        return sender is None or query is None or sender == query
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -179,7 +188,7 @@ class HandoverReader:
         """Return the reader of tables (in process)."""
         del start, layout
         number = int(end["batch"])
-        return _Tables({number: self._handover.get(number)}, self.schema)
+        return _Tables({number: self._handover.get(number, end.get("query"))}, self.schema)
 
     def frame(self, spark: Any, start: Offset, end: Offset, layout: list[Split]) -> Any:
         """Return the DataFrame that was passed on, with the columns in order."""
@@ -187,17 +196,18 @@ class HandoverReader:
             from rechannel.sources.spark import empty_frame
 
             return empty_frame(spark, self.schema)
-        return self._handover.get(int(end["batch"])).select(*self.schema.names)
+        batch = self._handover.get(int(end["batch"]), end.get("query"))
+        return batch.select(*self.schema.names)
 
     def check_again(self, start: Offset, end: Offset, layout: list[Split]) -> None:
         """Raise SourceError if a batch was dropped."""
-        if start != end and layout and not self._handover.has(int(end["batch"])):
+        if start != end and layout and not self._handover.has(int(end["batch"]), end.get("query")):
             msg = f"batch {end['batch']} was handed over by a query, and is dropped once it is committed"
             raise SourceError(msg)
 
     def committed(self, end: Offset) -> None:
         """Drop committed rows."""
-        self._handover.forget(int(end["batch"]))
+        self._handover.forget(int(end["batch"]), end.get("query"))
 
     def close(self) -> None:
         """Do nothing: the reader holds no resources."""

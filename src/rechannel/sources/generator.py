@@ -30,6 +30,8 @@ class GeneratorReader(NativeReader):
     job that was down catches up, limited by `per_timestep`.
     """
 
+    repeats = True
+
     def __init__(self, connector: GeneratorConnector) -> None:
         """Use a connector; the clock starts with the first look."""
         self._connector = connector

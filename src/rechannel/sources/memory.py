@@ -25,6 +25,8 @@ class MemoryReader(NativeReader):
     survive the process.
     """
 
+    repeats = True
+
     def __init__(self, connector: MemoryConnector) -> None:
         """Read what the connector holds now and later."""
         self._connector = connector

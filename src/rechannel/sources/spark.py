@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from rechannel.errors import SchemaDriftError, SourceError
+from rechannel.errors import SchemaDriftError, SourceError, StorageError
 from rechannel.sources.input_files.malformed import COLUMN, parting, with_text
 from rechannel.sources.input_files.malformed import settled as failing
 from rechannel.sources.input_files.seen import SeenFile
@@ -41,6 +41,11 @@ _NOT_DAMAGE = re.compile(
     r"|SparkContext|SafeModeException|StandbyException|BlockMissingException"
 )
 """The same errors, when the message shows a transient or external cause."""
+_MAY_PASS = re.compile(
+    r"Too many open files|Input/output error|Stale file handle|java\.net\.|Timeout|AWSStatus5|SlowDown|\b503\b"
+    r"|SafeModeException|StandbyException|BlockMissingException"
+)
+"""Causes outside of the files that pass by themselves."""
 _FRAMES = re.compile(r"^\s+at .*$", re.MULTILINE)
 _MALFORMED = "MALFORMED_RECORD_IN_PARSING"
 _COMPLAINTS = 5000
@@ -140,7 +145,12 @@ def _escaped(files: Sequence[str]) -> list[str]:
     return [_GLOB_MARKS.sub(r"\\\1", file) for file in located]
 
 
-def _not_analysed(error: Exception, files: Sequence[str]) -> SourceError:
+def _kind(error: Exception) -> type[SourceError] | type[StorageError]:
+    """Return the class of an error by whether its cause may pass."""
+    return StorageError if _MAY_PASS.search(str(error)) else SourceError
+
+
+def _not_analysed(error: Exception, files: Sequence[str]) -> SourceError | StorageError:
     known = unreadable(error)
     if known is not None:
         return known
@@ -150,7 +160,7 @@ def _not_analysed(error: Exception, files: Sequence[str]) -> SourceError:
             " schema="
         )
     named = files[0] if len(files) == 1 else f"one of {len(files)} files from {files[0]} on"
-    return SourceError(f"Spark cannot read {named}: {str(error)[:_COMPLAINTS]}")
+    return _kind(error)(f"Spark cannot read {named}: {str(error)[:_COMPLAINTS]}")
 
 
 def is_damage(error: SourceError) -> bool:
@@ -209,7 +219,7 @@ class RemoteFiles:
     def find(self) -> Iterator[SeenFile]:
         """Yield all files that match, or that are in a directory that matches; hidden ones too.
 
-        Raises SourceError if the place cannot be listed.
+        Raises SourceError if the place cannot be listed, StorageError if it may be later.
         """
         try:
             if getattr(self.spark, "_jvm", None) is None:
@@ -218,7 +228,7 @@ class RemoteFiles:
                 yield from self._by_listing()
         except Exception as error:
             msg = f"cannot list {self.pattern}: {str(error)[:_COMPLAINTS]}"
-            raise SourceError(msg) from error
+            raise _kind(error)(msg) from error
 
     def _by_listing(self) -> Iterator[SeenFile]:
         """List through Hadoop's file system, in the driver's JVM."""

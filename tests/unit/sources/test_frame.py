@@ -135,3 +135,33 @@ def test_batches_handed_over_are_read_in_process_without_a_session():
     reader = HandoverConnector(schema="n int").open(SourceContext(store=MemoryStore(), name="in"))
     assert isinstance(reader, HandoverReader)
     assert reader.native
+
+
+def test_committed_batches_of_one_query_do_not_drop_those_of_another():
+    connector = HandoverConnector(schema="n int")
+    reader = HandoverReader(connector, in_process=True)
+    connector.handover.put(7, "A7", "one")
+    connector.handover.put(0, "B0", "two")
+    reader.committed({"batch": 7, "query": "one"})
+    assert connector.handover.has(0)
+    assert not connector.handover.has(7)
+    assert not connector.handover.has(0, "one")
+    assert connector.handover.get(0, "two") == "B0"
+
+
+def test_a_batch_that_was_not_read_is_not_acknowledged(tmp_path, monkeypatch):
+    target = bridge(tmp_path)
+    target(Batch(1, "one"), 0)
+    put = target._handover.put
+
+    def stopped_first(*given):
+        target.job.stop()
+        put(*given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(target._handover, "put", stopped_first)
+        with pytest.raises(SourceError, match="batch 1 was not processed"):
+            target(Batch(1, "one"), 1)
+    target(Batch(1, "one"), 1)
+    assert total(target) == 2
+    target.stop()

@@ -112,6 +112,10 @@ class Driver:
         """Why nothing can run any more, in a sentence; None while it can."""
         return self._out.runner.gone()
 
+    def starved(self) -> str | None:
+        """Why no task can begin now, in a sentence; None if that is not so or not known."""
+        return self._out.runner.starved()
+
     # The loop ------------------------------------------------------------------------------------
 
     def run(self) -> None:

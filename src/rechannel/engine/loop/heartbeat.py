@@ -10,12 +10,16 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rechannel.errors import FencedError
+from rechannel.errors import ClusterError, FencedError
 from rechannel.telemetry.troubles import Trouble, unheard
 
 RENEW_SECONDS = 2.0
 LOOK_SECONDS = 0.5
+RARER, HUNGRY = 4, 5
+"""At every fourth look, executors are counted; a fifth count in a row without any is a trouble: ten seconds."""
 
+EXECUTORS = "executors"
+"""Topic of the trouble that none takes tasks."""
 LEASE = "lease"
 """Topic of the troubles that renewals have."""
 
@@ -80,10 +84,13 @@ class Sentinel:
         *,
         over: threading.Event,
         tell: Callable[[str], None],
+        starved: Callable[[], str | None] = lambda: None,
+        trouble: Trouble = unheard,
         seconds: float = LOOK_SECONDS,
     ) -> None:
-        """gone: why nothing can run any more, or None."""
+        """gone: why nothing can run any more, or None. starved: why nothing can run now, or None."""
         self._gone, self._tell = gone, tell
+        self._starved, self._trouble = starved, trouble
         self._over, self._seconds = over, seconds
         self._thread = threading.Thread(target=self._watch, name="rechannel-sentinel", daemon=True)
 
@@ -92,8 +99,28 @@ class Sentinel:
         self._thread.start()
 
     def _watch(self) -> None:
+        looks = hungry = 0
         while not self._over.wait(self._seconds):
             why = self._gone()
             if why is not None:
                 self._tell(why)
                 return
+            looks += 1
+            if looks % RARER == 0:
+                hungry = self._looked_for_executors(hungry)
+
+    def _looked_for_executors(self, hungry: int) -> int:
+        """Return how many looks in a row have found none; tell it once they are many, and once there are some."""
+        try:
+            why = self._starved()
+        except Exception:  # as when the session ends: not known
+            return hungry
+        if why is None:
+            if hungry >= HUNGRY:
+                self._trouble(EXECUTORS, None)
+            return 0
+        if hungry + 1 == HUNGRY:
+            seconds = HUNGRY * RARER * self._seconds
+            msg = f"{why} for {seconds:g} s: timesteps wait for one"
+            self._trouble(EXECUTORS, ClusterError(msg))
+        return hungry + 1

@@ -47,7 +47,13 @@ class Life:
             trouble=hub.troubles,
             seconds=renew_seconds,
         )
-        self._sentinel = Sentinel(driver.gone, over=self.over, tell=self._gone)
+        self._sentinel = Sentinel(
+            driver.gone,
+            over=self.over,
+            tell=self._gone,
+            starved=driver.starved,
+            trouble=hub.troubles,
+        )
 
     def start(self) -> None:
         """Start the loop, the heartbeat and the sentinel."""

@@ -187,7 +187,7 @@ class SourceTracker:
             reader = self.readers[name]
             if isinstance(reader, Forgetful):
                 self._forget(name, reader.forget)
-            reader.close()
+            _close(name, reader)
         for name in readers.keys() & self._to_forget.keys():
             del self._to_forget[name]  # what lies there is another source's now
         known = {**offsets, **self._offsets}
@@ -198,8 +198,16 @@ class SourceTracker:
 
     def close(self) -> None:
         """Close all readers."""
-        for reader in self.readers.values():
-            reader.close()
+        for name, reader in self.readers.items():
+            _close(name, reader)
+
+
+def _close(name: str, reader: SourceReader) -> None:
+    """Close a reader that is not needed any more; an error of that ends nothing."""
+    try:
+        reader.close()
+    except Exception as error:
+        _LOG.warning("source %r could not be closed: %s", name, error)
 
 
 def bound_of(configuration: Configuration, source: str, share: int | None) -> Bound:

@@ -9,7 +9,8 @@ of its exchange, which the unit's action reads; the action of the last stage rea
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -31,6 +32,7 @@ from rechannel.engine.program.physical import (
     leaves,
 )
 from rechannel.engine.program.steps import layout_of, partitions_of
+from rechannel.engine.reconfigure.cluster import Executor
 from rechannel.engine.spark.calls import (
     BLOCK,
     FILE,
@@ -104,7 +106,7 @@ class SparkRunner:
     """Composes calls and exchanges."""
     jobs: Jobs
     job: str
-    """Name of the job, for descriptions and tags."""
+    """Name of the job, for descriptions."""
     keeps_order: Callable[[DataFrame], bool]
     """Returns whether a plan keeps the order of rows."""
     ahead: bool = False
@@ -113,6 +115,10 @@ class SparkRunner:
     """Places tasks where their state is cached; None lets Spark choose."""
     profile: Profile = field(default=lambda resources: None)
     """Turns an operator's resources into Spark's resource profile."""
+    executors: Callable[[], Sequence[Executor]] | None = None
+    """Those that take tasks; None where the driver runs them, or where they are not known."""
+    _tag: str = field(default_factory=lambda: f"rechannel-{uuid.uuid4().hex}")
+    """Of this runner's jobs alone: others in the session may run a job of the same name."""
     _open: dict[int, _Open] = field(default_factory=dict)
     _shipped: dict[str, Shipped] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -138,10 +144,6 @@ class SparkRunner:
     def placed(self) -> Placed:
         """Where tasks run."""
         return Placed() if self.placing is None else self.placing.placed
-
-    @property
-    def _tag(self) -> str:
-        return f"rechannel-{self.job}"
 
     def _run(self, held: _Open, stage: Stage, step: StageStep) -> list[TaskReport]:
         if stage.logic is None:
@@ -231,6 +233,7 @@ class SparkRunner:
             tasks = held.timestep.configuration.operators[stage.name].tasks
             splits = tuple(tuple(chunk) for chunk in assign(part.layout, tasks))
             source = self.readers[frame.source.name]
+            step = replace(step, repeats=getattr(source, "repeats", False))
             reader = source.split_reader(part.start, part.end, list(part.layout))
             reader = only(reader, source.schema, tuple(stage.root.schema.names))
             call = NativeSourceCall(shipped, step, reader, splits)
@@ -337,6 +340,12 @@ class SparkRunner:
     def gone(self) -> str | None:
         """Return why nothing can run any more if Spark's JVM has died; None while it lives."""
         return gone(self.spark)
+
+    def starved(self) -> str | None:
+        """Return that there is no executor, which Spark waits for without a word and without a bound."""
+        if self.executors is None or self.executors():
+            return None
+        return "no executor takes tasks"
 
     def meaning(self, error: BaseException, sink: str, timestep: int) -> BaseException:
         """Return what an error of a sink means (see `Meaning`): a dead JVM first, then what a source knows."""

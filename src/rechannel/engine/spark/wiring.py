@@ -58,6 +58,7 @@ def spark_runner(
         keeps_order=_cannot_tell if connect else PlanAnalysis.keeps_order,
         ahead=not connect,
         placing=_placing(spark, cluster),
+        executors=cluster.executors if cluster.limits.has_executors else None,
         profile=Profiles(cluster.limits).of,
     )
 

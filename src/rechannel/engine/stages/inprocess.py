@@ -250,6 +250,10 @@ class InProcessRunner:
         """This process is always there."""
         return None
 
+    def starved(self) -> str | None:
+        """This process takes tasks."""
+        return None
+
     def meaning(self, error: BaseException, sink: str, timestep: int) -> BaseException:
         """Errors of this process say themselves what they are."""
         return as_it_is(error, sink, timestep)

@@ -81,6 +81,9 @@ class Runner(Protocol):
     def gone(self) -> str | None:
         """Why nothing can run any more, in a sentence; None while it can. Any thread may ask."""
 
+    def starved(self) -> str | None:
+        """Why no task can begin now, in a sentence; None if that is not so or not known. Any thread may ask."""
+
     def meaning(self, error: BaseException, sink: str, timestep: int) -> BaseException:
         """What an error means that came out of a sink's attempt at a timestep; see `sink_rows.Meaning`."""
 

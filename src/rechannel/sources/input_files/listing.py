@@ -21,7 +21,7 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
-from rechannel.errors import SourceError
+from rechannel.errors import NotPermittedError, SourceError, StorageError
 from rechannel.sources.input_files.seen import SeenFile
 
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(//[^/]*)?(?=/|$)")
@@ -174,10 +174,15 @@ def _matches(parts: Sequence[str], segments: Sequence[str]) -> bool:
 
 
 def _refuse(error: OSError) -> None:
-    raise _unlisted(error)
+    if error.errno not in (
+        errno.ENOENT,
+        errno.ENOTDIR,
+    ):  # or moved away between a look and the next
+        raise _unlisted(error)
 
 
-def _unlisted(error: OSError) -> SourceError:
-    return SourceError(
-        f"cannot list {shown(str(error.filename))}: {error.strerror}. Correct the permissions and start again"
-    )
+def _unlisted(error: OSError) -> StorageError:
+    what = f"cannot list {shown(str(error.filename))}: {error.strerror}"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return NotPermittedError(f"{what}. Correct the permissions and start again")
+    return StorageError(what)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 
-from rechannel.engine.loop.heartbeat import LEASE, Heartbeat, Sentinel
+from rechannel.engine.loop.heartbeat import EXECUTORS, HUNGRY, LEASE, Heartbeat, Sentinel
 from rechannel.errors import FencedError, StorageError
 from rechannel.telemetry.troubles import Troubles
 
@@ -65,3 +65,30 @@ def test_a_death_is_told_once():
     sentinel.start()
     sentinel._thread.join(60)
     assert told == ["it has ended"]
+
+
+def test_that_no_executor_takes_tasks_is_told_and_that_one_does_again():
+    over, told, looks = threading.Event(), [], []
+
+    def starved():
+        looks.append(1)
+        if len(looks) > HUNGRY + 3:
+            over.set()
+        if len(looks) == 2:
+            raise RuntimeError("the session ends")
+        return None if len(looks) in {1, HUNGRY + 3} else "no executor takes tasks"
+
+    sentinel = Sentinel(
+        lambda: None,
+        over=over,
+        tell=told.append,
+        starved=starved,
+        trouble=lambda topic, error: told.append((topic, None if error is None else str(error))),
+        seconds=0.001,
+    )
+    sentinel.start()
+    sentinel._thread.join(60)
+    (topic, said), healed = told
+    assert topic == EXECUTORS
+    assert said.startswith("no executor takes tasks for ")
+    assert healed == (EXECUTORS, None)

@@ -12,7 +12,7 @@ import pytest
 from rechannel.engine.loop.core.stream_time import StreamTime
 from rechannel.engine.loop.source_tracker import SourceTracker, bound_of
 from rechannel.engine.stages.runner import SourceSlice, Timestep
-from rechannel.errors import StorageError
+from rechannel.errors import SourceError, StorageError
 from rechannel.model.configuration import Configuration
 from rechannel.sources.backlog import Backlog
 from rechannel.sources.reader import UNBOUNDED, Bound
@@ -335,3 +335,19 @@ def test_a_source_that_cannot_tell_fails_nothing(caplog):
     stream.look(0, Configuration())
     assert stream.backlogs == {}
     assert caplog.text.count("cannot tell its backlog") == 2
+
+
+class Sour(Reader):
+    def close(self) -> None:
+        raise SourceError("no luck")
+
+
+def test_a_reader_that_cannot_be_closed_ends_nothing(caplog):
+    stays, other = Reader(there=9), Reader()
+    stream = intake(stays=stays, goes=Sour(), other=other)
+    stream.switch_to({"stays": stays, "other": other}, {})
+    assert "could not be closed: no luck" in caplog.text
+    assert stream.look(0, Configuration())
+    stream = intake(sour=Sour(), other=other)
+    stream.close()
+    assert other.closed

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
-from rechannel.errors import SourceError
+from rechannel.errors import NotPermittedError, SourceError, StorageError
 from rechannel.sources.input_files.listing import bare, fixed_part, hidden, is_remote, local_files
 
 
@@ -111,7 +113,7 @@ def test_a_directory_that_cannot_be_listed_is_named(tmp_path, monkeypatch):
         return iter(())
 
     monkeypatch.setattr(os, "walk", refuse)
-    with pytest.raises(SourceError, match="closed: Permission denied"):
+    with pytest.raises(NotPermittedError, match="closed: Permission denied"):
         found(tmp_path / "x")
 
 
@@ -195,3 +197,29 @@ def test_a_directory_that_is_not_there_yet_holds_nothing(tmp_path):
 def test_two_stars_are_any_number_of_directories(tmp_path, pattern, expected):
     make(tmp_path, "a.csv", "x/b.csv", "x/c.txt", "x/y/d.csv")
     assert odd_ones(tmp_path / pattern)[0] == expected
+
+
+def test_a_directory_that_goes_while_it_is_listed_is_passed_over(tmp_path):
+    make(tmp_path, "a", "old/b")
+    files = local_files(str(tmp_path), lambda _: False)
+    assert next(files).path.endswith("/a")
+    shutil.rmtree(tmp_path / "old")
+    assert list(files) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"), [(errno.EIO, StorageError), (errno.EACCES, NotPermittedError)]
+)
+def test_what_may_heal_is_a_failure_of_the_store(tmp_path, monkeypatch, number, kind):
+    make(tmp_path, "sub/a")
+    real = os.scandir
+
+    def scandir(path="."):
+        if str(path).endswith("/sub"):
+            raise OSError(number, os.strerror(number), str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(StorageError, match="cannot list") as raised:
+        list(local_files(str(tmp_path), lambda _: False))
+    assert type(raised.value) is kind

@@ -75,6 +75,11 @@ ADVICE = (
         cost="tasks are pulled to where their input is and not to where their state is",
     ),
     Advice(
+        key="spark.broadcast.UDFCompressionThreshold",
+        value="1g",
+        cost="a program of more than 1 MiB leaves a file on the driver's disk in every timestep",
+    ),
+    Advice(
         key="spark.sql.session.timeZone",
         value="UTC",
         cost="timestamps are shown in local time; state keeps them in UTC",

@@ -1,0 +1,95 @@
+"""What the runner tells tasks and Spark, without Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from rechannel.engine.program.physical import SourceFrame
+from rechannel.engine.spark.runner import SparkRunner
+from rechannel.sources.generator import GeneratorReader
+from rechannel.sources.kafka.reader import KafkaReader
+from rechannel.sources.memory import MemoryReader
+from rechannel.sources.python import PythonReader
+
+SCHEMA = pa.schema([("k", pa.int64())])
+
+
+@dataclass
+class Step:
+    repeats: bool = True
+
+
+class Stages:
+    """Keeps the step of the last call."""
+
+    step: Any = None
+
+    def numbers(self, count: int, anchor: object = None) -> int:
+        return count
+
+    def call(self, rows: object, function: Any, profile: object) -> object:
+        self.step = function.step
+        return rows
+
+
+class Reader:
+    native, schema = True, SCHEMA
+
+    def split_reader(self, *_: object) -> Reader:
+        return self
+
+
+class Repeating(Reader):
+    repeats = True
+
+
+def runner(**given: Any) -> SparkRunner:
+    needed = dict.fromkeys(
+        ("spark", "plan", "programs", "readers", "stages", "jobs", "keeps_order")
+    )
+    made = SparkRunner(**{**needed, "job": "a, b", **given})
+    made._ship = lambda _: None  # type: ignore[method-assign]
+    made.profile = lambda _: None
+    return made
+
+
+@pytest.mark.parametrize("reader", [Reader(), Repeating()])
+def test_only_rows_that_come_in_the_same_batches_again_are_dealt_out_by_their_places(reader):
+    stages = Stages()
+    made = runner(readers={"in": reader}, stages=stages)
+    frame = SourceFrame(source=SimpleNamespace(name="in"))  # type: ignore[arg-type]
+    root = SimpleNamespace(schema=SCHEMA)
+    stage = SimpleNamespace(name="in", frame=frame, root=root)
+    operator = SimpleNamespace(tasks=1, resources=None)
+    timestep = SimpleNamespace(
+        slices={"in": SimpleNamespace(layout=[], start={}, end={})},
+        configuration=SimpleNamespace(operators={"in": operator}),
+    )
+    made._source_rows(SimpleNamespace(timestep=timestep), stage, Step())  # type: ignore[arg-type]
+    assert stages.step.repeats is isinstance(reader, Repeating)
+
+
+def test_which_sources_come_in_the_same_batches_again():
+    assert (GeneratorReader.repeats, MemoryReader.repeats) == (True, True)
+    assert (KafkaReader.repeats, PythonReader.repeats) == (False, False)
+
+
+def test_jobs_of_one_name_have_tags_of_their_own_that_spark_takes():
+    cancelled: list[str] = []
+    jobs = SimpleNamespace(cancel=cancelled.append)
+    for _ in range(2):
+        runner(jobs=jobs).cancel()
+    one, two = cancelled
+    assert one != two
+    assert "," not in one
+
+
+def test_a_cluster_without_executors_is_told():
+    assert runner().starved() is None
+    assert runner(executors=lambda: ["1"]).starved() is None
+    assert runner(executors=list).starved() == "no executor takes tasks"
