@@ -9,7 +9,7 @@ What cannot contain rows is skipped with a warning: pipes, sockets and devices, 
 would block, broken links, and links to a directory above them. A file whose name is not UTF-8 is
 an error: it may contain rows, and no journal, log or message could name it.
 """
-# ruff: noqa: PTH110, PTH112, PTH114, PTH116, PTH207
+# ruff: noqa: PTH110, PTH112, PTH114, PTH116
 
 from __future__ import annotations
 
@@ -122,13 +122,56 @@ def _expanded(
             if not seen(path) and _matches(path.split("/"), segments):
                 yield path
         return
-    for path in glob.iglob(pattern):
+    start, parts = ("", pattern[1:]) if pattern.startswith("/") else (None, pattern)
+    for path in _globbed(start, parts.split("/")):
         if seen(path):
             continue
         if not os.path.isdir(path):
             yield path
         else:
             yield from (found for found in _below(path, odd) if not seen(found))
+
+
+def _globbed(folder: str | None, parts: Sequence[str]) -> Iterator[str]:
+    """Yield the paths that match, as `glob` does, which passes over what it may not list without a word.
+
+    folder: its parts before; None for those of the present directory.
+    """
+    if not parts:
+        if folder is not None:
+            yield folder
+        return
+    head, *rest = parts
+    if not head:
+        yield from _globbed(folder, rest)
+    elif not glob.has_magic(head):
+        path = head if folder is None else f"{folder}/{head}"
+        if _is_there(path):
+            yield from _globbed(path, rest)
+    else:
+        for name in _names(folder):
+            if fnmatchcase(name, head) and (head.startswith(".") or not name.startswith(".")):
+                path = name if folder is None else f"{folder}/{name}"
+                if not rest or os.path.isdir(path):
+                    yield from _globbed(path, rest)
+
+
+def _names(folder: str | None) -> list[str]:
+    try:
+        with os.scandir("." if folder is None else folder or "/") as entries:
+            return [entry.name for entry in entries]
+    except OSError as error:
+        _refuse(error)
+        return []
+
+
+def _is_there(path: str) -> bool:
+    try:
+        os.lstat(path)
+    except OSError as error:
+        _refuse(error)
+        return False
+    return True
 
 
 def _below(root: str, odd: Callable[[str], None]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import glob
 import os
 import shutil
 from pathlib import Path
@@ -10,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from rechannel.errors import NotPermittedError, SourceError, StorageError
-from rechannel.sources.input_files.listing import bare, fixed_part, hidden, is_remote, local_files
+from rechannel.sources.input_files.listing import (
+    _globbed,
+    bare,
+    fixed_part,
+    hidden,
+    is_remote,
+    local_files,
+)
 
 
 def make(root: Path, *names: str) -> None:
@@ -223,3 +231,47 @@ def test_what_may_heal_is_a_failure_of_the_store(tmp_path, monkeypatch, number, 
     with pytest.raises(StorageError, match="cannot list") as raised:
         list(local_files(str(tmp_path), lambda _: False))
     assert type(raised.value) is kind
+
+
+@pytest.mark.parametrize("pattern", ["*/*", "*/part-*", "eu/part-*", "e?/*", "*/part-1"])
+def test_a_directory_that_may_not_be_listed_is_named_whatever_the_pattern(
+    tmp_path, monkeypatch, pattern
+):
+    make(tmp_path, "eu/part-1", "us/part-1")
+    real_list, real_look = os.scandir, os.lstat
+
+    def refused(path):
+        if "/eu" in str(path):
+            raise PermissionError(13, "Permission denied", str(path))
+
+    def scandir(path="."):
+        refused(path)
+        return real_list(path)
+
+    def lstat(path, **given):
+        if str(path).endswith("/eu/part-1"):
+            refused(path)
+        return real_look(path, **given)
+
+    assert found(tmp_path / pattern) == {"part-1"}
+    monkeypatch.setattr(os, "scandir", scandir)
+    monkeypatch.setattr(os, "lstat", lstat)
+    with pytest.raises(NotPermittedError, match="eu"):
+        found(tmp_path / pattern)
+
+
+PATTERNS = (
+    *("*", "a*", "[ab]*", "*/*", "*/*.txt", "sub/./*", "sub//x.txt", "nothing/*", "a/*", ".*"),
+    *("*/.*", "sub/", "*/", "a[*]"),
+)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_patterns_match_as_those_of_glob_do(tmp_path, pattern):
+    make(tmp_path, "a", "a*", "b", "sub/x.txt", "sub/y", ".hidden/z", "sub/.hid", "deep/er/w")
+    whole = f"{tmp_path}/{pattern}"
+    theirs = {path.replace("//", "/").rstrip("/") for path in glob.glob(whole)}  # noqa: PTH207
+    ours = set(_globbed("", whole[1:].split("/")))
+    if pattern.endswith("/"):
+        ours = {path for path in ours if Path(path).is_dir()}
+    assert ours == theirs
