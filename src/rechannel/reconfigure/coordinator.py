@@ -136,7 +136,7 @@ def _before(state: Coordination, record: Record) -> tuple[Record, ...]:
 def state_at_begin(state: Coordination, record: Record, now: Now) -> Now:
     """The stream when a record begins, as far as it can be predicted: all records before it are done."""
     before = replace(state, records=_before(state, record))
-    return replace(now, configuration=projection(before, now))
+    return replace(now, configuration=projection(before, now, scheduled=record.scheduled))
 
 
 def _in_turn(state: Coordination, now: Now) -> Iterator[tuple[Record, bool]]:

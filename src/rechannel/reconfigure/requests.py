@@ -66,7 +66,8 @@ def accept(state: Coordination, request: Request, now: Now) -> Requested:
         for record in gone:
             _check_replaceable(record)
     others = tuple(record for record in state.records if record not in gone)
-    projected = projection(Coordination(serial=state.serial, records=others), now)
+    waits = (request.at_timestep, request.at_ms, request.at_event) != (None, None, None)
+    projected = projection(Coordination(serial=state.serial, records=others), now, scheduled=waits)
     target = request.change.resolved(projected, now.facts)
     if request.steps is not None:
         check_fixed(request.steps, projected, target)
@@ -94,11 +95,15 @@ def refusal(state: Coordination, change: Change, now: Now) -> str:
     return ""
 
 
-def projection(state: Coordination, now: Now) -> Configuration:
-    """The Configuration after all open changes. Those that are no longer possible are left out."""
+def projection(state: Coordination, now: Now, *, scheduled: bool = False) -> Configuration:
+    """The Configuration after all open changes. Those that are no longer possible are left out.
+
+    scheduled: whether those count that wait for a moment of their own; until then they keep nothing from happening.
+    """
     configuration = now.configuration
+    there = (record for record in state.open if scheduled or not record.scheduled)
     # A change with a moment may be under way before earlier requests.
-    for record in sorted(state.open, key=lambda r: not r.under_way):
+    for record in sorted(there, key=lambda r: not r.under_way):
         with suppress(RechannelError, ValueError, KeyError):
             if record.under_way:
                 configuration = apply_steps(configuration, record.left)

@@ -11,6 +11,8 @@ from rechannel.errors import RefusedError
 from rechannel.model.eventtime import ENDED, NEVER
 from rechannel.reconfigure import strategies
 from rechannel.reconfigure.moment import EventMoment, watermark
+from rechannel.reconfigure.plan import plan
+from rechannel.reconfigure.strategies import AllAtOnce
 from tests.support.changing import (
     ALL_TO_1,
     EVEN,
@@ -164,3 +166,19 @@ def test_one_that_began_behind_another_is_hurried_like_any_other():
     paper.commit()
     assert set(paper.phases().values()) == {"done"}
     assert paper.owners() == [0, 0, 1, 1, 1, 1, 1]
+
+
+def test_until_then_nothing_else_is_judged_by_it():
+    paper = Paper()
+    paper.ask(changes.rescale("counts", 1), at=100)
+    paper.ask(changes.move("counts", [0], 1))
+    assert paper.step() == [["r2"]]
+
+
+def test_until_then_nothing_else_is_planned_by_it():
+    paper = Paper()
+    paper.ask(changes.rescale("counts", 4), at=100)
+    made = plan(paper.state, changes.rescale("counts", 3), AllAtOnce(), paper.now, 1e-6)
+    paper.ask(made.change, steps=made.steps)
+    paper.step(2)
+    assert paper.phase("r2") == "done"

@@ -79,7 +79,7 @@ class ControllerRequests:
         except (RechannelError, ValueError, KeyError) as error:
             answer.set_exception(RefusedError(str(error)))
             return
-        if request.change.switches_program:
+        if any(part.switches_program for part in parts_of(request.change)):
             opening = runs.pool().submit(self._offered, request, request_now, judged, answer)
             opening.add_done_callback(partial(_failed, answer))
         else:

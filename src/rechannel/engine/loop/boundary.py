@@ -111,7 +111,10 @@ class Boundary:
         try:
             reasons = self._out.changes.check_switch(decision, position, state.operators.manifests)
             if not reasons:
-                record = self._out.switch.record(decision.configuration.dataflow, stream_ms)
+                version = decision.configuration.dataflow
+                readers = self._out.switch.readers(version)
+                self._out.sources.begin(readers, self._out.journal.state.offsets)
+                record = self._out.switch.record(version, stream_ms)
         except Exception as error:
             what = "a change of the program"
             return LookFailed(what=what, error=error, at_ms=self._out.waits())

@@ -61,6 +61,8 @@ class SourceTracker:
         self._complaining: set[str] = set()
         self._untidy: set[str] = set()
         self._to_forget: dict[str, Callable[[], None]] = {}
+        self._begins: dict[str, tuple[SourceReader, Offset]] = {}
+        """Of sources of a version that waits: their readers, and where they begin."""
         self._offsets = {
             name: offsets.get(name) or reader.initial() for name, reader in readers.items()
         }
@@ -181,6 +183,22 @@ class SourceTracker:
         else:
             self._to_forget[name] = forget
 
+    def begin(self, readers: Mapping[str, SourceReader], offsets: Mapping[str, Offset]) -> None:
+        """Ask sources that are new where they begin, before they are switched to: that may fail, and is tried again.
+
+        offsets: as of `switch_to`.
+        """
+        known = {**offsets, **self._offsets}
+        self._begins = {
+            name: (reader, reader.initial())
+            for name, reader in readers.items()
+            if not known.get(name)
+        }
+
+    def _initial(self, name: str, reader: SourceReader) -> Offset:
+        asked, offset = self._begins.get(name, (None, None))
+        return offset if asked is reader and offset is not None else reader.initial()
+
     def switch_to(self, readers: Mapping[str, SourceReader], offsets: Mapping[str, Offset]) -> None:
         """Other sources from now on; those that stay go on where they are. offsets: of others read before."""
         for name in self.readers.keys() - readers.keys():
@@ -193,8 +211,9 @@ class SourceTracker:
         known = {**offsets, **self._offsets}
         self.readers = dict(readers)
         self._offsets = {
-            name: known.get(name) or reader.initial() for name, reader in readers.items()
+            name: known.get(name) or self._initial(name, reader) for name, reader in readers.items()
         }
+        self._begins = {}
 
     def close(self) -> None:
         """Close all readers."""

@@ -26,6 +26,9 @@ from rechannel.state.manifest import Manifest
 
 _LOG = logging.getLogger("rechannel")
 
+MOST_IN_FLIGHT = 64
+"""Timesteps: the bound of `set_in_flight`."""
+
 PATIENCE_SECONDS = 300.0
 """How long executors may take to come before a change fails."""
 
@@ -102,7 +105,8 @@ class ClusterPreparer:
             facts["executors"] = self._executors(record.id, executors)
         if version is not None:
             tried = self._rehearsed(version, now, manifests)
-            self._rehearsed_until[record.id] = now.timestep
+            # What timesteps in flight write is in no manifest yet.
+            self._rehearsed_until[record.id] = now.timestep - (0 if now.drained else MOST_IN_FLIGHT)
             facts.update({} if tried is None else tried.to_json())
         return facts
 
@@ -226,6 +230,8 @@ class ClusterPreparer:
             alive, needed = self.cluster.executors(), self._needed()
             if record.phase is not Phase.DONE:
                 self.cluster.request(max(len(alive), needed))  # no more than have started so far
+            elif len(alive) < needed and before < needed:  # it held before it was prepared
+                self.cluster.request(needed)
             elif max(len(alive), before) > needed:
                 self.cluster.request(needed)
                 self.cluster.decommission(surplus(needed, alive, self.places()))

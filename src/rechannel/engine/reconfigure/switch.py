@@ -380,6 +380,10 @@ class ProgramSwitch:
                 raise NotReadyError(msg)
             return self._waiting[version]
 
+    def readers(self, version: int) -> Mapping[str, SourceReader]:
+        """Return the readers of a version that waits. Raises NotReadyError."""
+        return self._get(version).readers
+
     def begin(self, version: int) -> Ready:
         """Let a version take over; no timestep is in flight. The source tracker closes readers of removed sources."""
         # `stamp` and `before` refer to the previous version: kept, they would keep all earlier versions in memory.

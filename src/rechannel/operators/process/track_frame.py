@@ -16,6 +16,7 @@ from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.functions.python_rows import fitted
 from rechannel.model.buffers import IntArray, Mask
 from rechannel.model.ddl import type_name
+from rechannel.operators.aggregate.functions import integers
 
 if TYPE_CHECKING:
     import polars as pl
@@ -101,10 +102,19 @@ class KeyedFrame:
         return self._reduce(np.add, _valid(_column(self.rows, column)).astype(np.int64))
 
     def sum(self, column: str) -> AnyArray:
-        """Sum of each key's values (int64 or float64); 0 where all are null."""
+        """Sum of each key's values (int64 or float64); 0 where all are null. Raises OverflowError."""
         values = _number(self.rows, column)
-        wide = np.float64 if pa.types.is_floating(values.type) else np.int64
-        return self._reduce(np.add, _filled(values, 0).astype(wide, copy=False))
+        if pa.types.is_floating(values.type):
+            return self._reduce(np.add, _filled(values, 0).astype(np.float64, copy=False))
+        try:
+            whole = _filled(values, 0)
+            if whole.dtype == np.uint64 and (whole > np.uint64(np.iinfo(np.int64).max)).any():
+                raise OverflowError
+            wide = whole.astype(np.int64, copy=False)
+            return integers.total(wide, self.groups) if len(self) else wide[:0]
+        except OverflowError as error:
+            msg = f"the sum of column {column!r} does not fit 64 bits: cast it to a decimal or a double"
+            raise OverflowError(msg) from error
 
     def min(self, column: str, default: Any = None) -> AnyArray:
         """Smallest number of each key (NaN counts as largest); the default where all are null."""

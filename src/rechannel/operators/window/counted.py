@@ -20,9 +20,10 @@ from math import gcd
 import numpy as np
 import pyarrow as pa
 
+from rechannel.errors import TimestepError
 from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.groups import Groups
-from rechannel.kernels.columnar.overflow import combined
+from rechannel.kernels.columnar.overflow import combined, does_not_fit
 from rechannel.kernels.columnar.sorting import from_numpy, nested_order, take
 from rechannel.kernels.protocol.bases import ManyRows, held_by
 from rechannel.kernels.protocol.capabilities import Viewed
@@ -176,7 +177,14 @@ class CountedLogic(ManyRows, Viewed, KeepsAggregates):
             some = slice(at, at + step)
             begins = first[some]
             rows = kept[begins[0] : begins[-1] + length]
-            pieces.append(self._met(panes, rows, begins - begins[0], begin[some] % length > 0))
+            starts = begins - begins[0]
+            try:
+                made = self._met(panes, rows, starts, begin[some] % length > 0)
+            except TimestepError as error:
+                if not does_not_fit(error):
+                    raise
+                made = self._one_by_one(panes, rows, starts)  # windows may fit though blocks do not
+            pieces.append(made)
         return [pa.concat_arrays(columns) for columns in zip(*pieces, strict=True)]
 
     def _met(self, panes: _Panes, rows: IntArray, first: IntArray, cut: Mask) -> Columns:
@@ -188,6 +196,13 @@ class CountedLogic(ManyRows, Viewed, KeepsAggregates):
         begins = take(scanned(states, blocks, self._merge), first + length - 1)
         ends = take(scanned_back(states, blocks, self._merge), first)
         return self.inner.merged_pairs(ends, begins, cut)
+
+    def _one_by_one(self, panes: _Panes, rows: IntArray, first: IntArray) -> Columns:
+        """States of windows, each of its panes at once: exact, and slow where windows overlap."""
+        length = self.size // self.pane
+        states = take(panes.states, rows[ragged(first, np.full(len(first), length))])
+        windows = Groups(np.arange(len(first), dtype=np.int64) * length, len(first) * length)
+        return self.inner.merged_states(states, windows)
 
     def _merge(self, earlier: Columns, later: Columns) -> Columns:
         everywhere = np.ones(len(later[0]), dtype=np.bool_)

@@ -351,3 +351,27 @@ def test_a_reader_that_cannot_be_closed_ends_nothing(caplog):
     stream = intake(sour=Sour(), other=other)
     stream.close()
     assert other.closed
+
+
+class Late(Reader):
+    """Cannot say where it begins at first."""
+
+    asked_where = 0
+
+    def initial(self):
+        self.asked_where += 1
+        if self.asked_where == 1:
+            raise StorageError("the store is away")
+        return super().initial()
+
+
+def test_where_a_new_source_begins_is_asked_before_it_is_switched_to():
+    stays, late = Reader(there=9), Late(there=9)
+    stream = intake(stays=stays)
+    readers = {"stays": stays, "late": late}
+    with pytest.raises(StorageError, match="away"):
+        stream.begin(readers, {})
+    stream.begin(readers, {})
+    stream.switch_to(readers, {})
+    assert late.asked_where == 2
+    assert set(stream.look(0, Configuration()) or {}) == {"stays", "late"}

@@ -148,3 +148,11 @@ def test_what_a_change_leaves_in_the_configuration(phase, begun, times, held):
 
 def test_a_change_of_something_else_leaves_no_executors():
     assert executors_kept(replace(over(5, Phase.DONE), change=changes.set_interval(5))) is None
+
+
+def test_a_change_that_held_before_it_was_prepared_requests_its_executors():
+    cluster = three()
+    made = preparer(cluster)
+    made.release(over(5, Phase.DONE))
+    asks(made, 5)
+    assert cluster.requested == [5]

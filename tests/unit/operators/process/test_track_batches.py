@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from rechannel.errors import UserFunctionError
+from rechannel.kernels.columnar.groups import Groups
 from rechannel.model.ddl import schema_of
 from rechannel.operators.process.track import TrackBatchesLogic
 from rechannel.operators.process.track_frame import KeyedFrame
@@ -224,3 +225,25 @@ def test_an_answer_that_does_not_fit_is_told_by_column(answer: Any, part: str) -
         logic.apply(arrivals(logic, ROWS))
 
     assert part in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "total"),
+    [
+        ("int64", [2**63 - 1, 1, -1], 2**63 - 1),
+        ("int64", [2**63 - 1, 1], None),
+        ("uint64", [2**63], None),
+        ("uint64", [2**62, 5], 2**62 + 5),
+        ("int32", [2**31 - 1, 2**31 - 1], 2**32 - 2),
+    ],
+)
+def test_a_sum_is_exact_or_an_error(kind: str, values: list[int], total: int | None) -> None:
+    rows = pa.record_batch({"v": pa.array(values, kind)})
+    keys = pa.record_batch({"k": ["a"]})
+    one = Groups(np.array([0]), len(values))
+    frame = KeyedFrame(keys=keys, state=keys, found=np.ones(1, dtype=bool), rows=rows, groups=one)
+    if total is None:
+        with pytest.raises(OverflowError, match="column 'v' does not fit"):
+            frame.sum("v")
+    else:
+        assert frame.sum("v").tolist() == [total]

@@ -189,3 +189,16 @@ def test_rows_are_counted_in_the_order_of_event_time_where_that_is_said():
     assert shown == [("a", 0, 1, 2), ("a", 1, 3, 4), ("a", 2, 5, 9)]
     late = [each["x"] for t in harness.outputs("late").values() for each in t.to_pylist()]
     assert late == [0]
+
+
+LARGE = 2**63 - 1
+
+
+@pytest.mark.parametrize("apart", [True, False])
+@pytest.mark.parametrize("xs", [(LARGE, 1, -10), (0, LARGE, -LARGE, 5, -5, LARGE)])
+def test_a_window_whose_sum_fits_does_not_fail_for_sums_in_between(apart, xs):
+    bench = Bench(rc.windows.counting(3, every=1), total=agg.sum("x"))
+    made = []
+    for rows in [[("a", x)] for x in xs] if apart else [[("a", x) for x in xs]]:
+        made += bench.step(*rows)
+    assert [total for _, _, total in made] == [sum(xs[i : i + 3]) for i in range(len(xs) - 2)]
