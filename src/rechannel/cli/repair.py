@@ -56,19 +56,15 @@ def repair(
 
 
 def _hand() -> Hand:
-    import os
-    import socket
     import time
     import uuid
 
-    from rechannel.engine.journal.lease import process_started, process_table
+    from rechannel.engine.journal.lease import process_started
+    from rechannel.engine.journal.this_driver import this_holder
     from rechannel.engine.repair.doing import Hand
 
     return Hand(
-        host=socket.gethostname(),
-        pid=os.getpid(),
-        started_ms=process_started(os.getpid()) or 0,
-        table=process_table(),
+        holder=this_holder(),
         id=uuid.uuid4().hex,
         clock=lambda: int(time.time() * 1000),
         started=process_started,

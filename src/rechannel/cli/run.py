@@ -129,9 +129,8 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
             allow=allow or (),
             in_process=InProcess() if in_process else None,
         )
-        if (
-            serve is not None and not standby
-        ):  # the driver that a standby waits for may have the address
+        # The driver that a standby waits for may have the address still.
+        if serve is not None and not standby:
             _check_served(serve)
         running = _in_turn(job, start, watcher, signals.asked) if standby else start()
         if running is None:

@@ -31,9 +31,7 @@ from rechannel.testing import Harness, MemoryStore, Recorder, script
 
 NOW = 1_000_000
 HAND = Hand(
-    host="here",
-    pid=7,
-    started_ms=1,
+    holder=Holder(host="here", pid=7, started_ms=1, epoch=0, heartbeat_ms=0),
     id="hand",
     clock=lambda: NOW,
     started=lambda pid: 1 if pid == 7 else None,

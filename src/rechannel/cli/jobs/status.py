@@ -30,17 +30,15 @@ def status(
 
     All of it comes from the journal. The job may be running.
     """
-    import socket
 
     from rechannel.cli.inspect.directory import open_directory
     from rechannel.cli.inspect.driver import Place
     from rechannel.cli.inspect.summary import summary
-    from rechannel.engine.journal.lease import process_started, process_table
+    from rechannel.engine.journal.lease import process_started
+    from rechannel.engine.journal.this_driver import this_holder
 
     wall_ms = int(time.time() * 1000)
-    place = Place(
-        where=(socket.gethostname(), process_table()), wall_ms=wall_ms, started=process_started
-    )
+    place = Place(where=this_holder().where, wall_ms=wall_ms, started=process_started)
     facts = summary(open_directory(directory), place)
     if as_json:
         show_json(facts)

@@ -26,22 +26,18 @@ class Standby:
     """Its own host and process table."""
     started: Callable[[int], int | None]
     """As of `Lease.acquire`."""
-    _seen: Holder | None = None
+    seen: Holder | None = None
+    """The holder at the last look."""
     _since_ms: float = 0.0
-
-    @property
-    def seen(self) -> Holder | None:
-        """The holder at the last look."""
-        return self._seen
 
     def forget(self) -> None:
         """Begin anew: the lease could not be read, and perhaps not be written either."""
-        self._seen = None
+        self.seen = None
 
     def is_free(self, present: Holder | None, now_ms: float) -> bool:
         """Return whether no driver runs. present: the lease now. now_ms: of a clock that never jumps."""
-        if present != self._seen:
-            self._seen, self._since_ms = present, now_ms
+        if present != self.seen:
+            self.seen, self._since_ms = present, now_ms
         if present is None or not holds(present, self.where, present.heartbeat_ms, self.started):
             return True
         return now_ms - self._since_ms >= FRESH_MS

@@ -15,7 +15,7 @@ from rechannel.telemetry.troubles import Trouble, unheard
 
 RENEW_SECONDS = 2.0
 LOOK_SECONDS = 0.5
-RARER, HUNGRY = 4, 5
+COUNTED_EVERY, TOLD_AFTER = 4, 5
 """At every fourth look, executors are counted; a fifth count in a row without any is a trouble: ten seconds."""
 
 EXECUTORS = "executors"
@@ -99,28 +99,31 @@ class Sentinel:
         self._thread.start()
 
     def _watch(self) -> None:
-        looks = hungry = 0
+        looks = without = 0
         while not self._over.wait(self._seconds):
             why = self._gone()
             if why is not None:
                 self._tell(why)
                 return
             looks += 1
-            if looks % RARER == 0:
-                hungry = self._looked_for_executors(hungry)
+            if looks % COUNTED_EVERY == 0:
+                without = self._counted(without)
 
-    def _looked_for_executors(self, hungry: int) -> int:
-        """Return how many looks in a row have found none; tell it once they are many, and once there are some."""
+    def _counted(self, without: int) -> int:
+        """Return how many counts in a row have found no executor; report the trouble, and its end.
+
+        without: how many had before this one.
+        """
         try:
             why = self._starved()
         except Exception:  # as when the session ends: not known
-            return hungry
+            return without
         if why is None:
-            if hungry >= HUNGRY:
+            if without >= TOLD_AFTER:
                 self._trouble(EXECUTORS, None)
             return 0
-        if hungry + 1 == HUNGRY:
-            seconds = HUNGRY * RARER * self._seconds
+        if without + 1 == TOLD_AFTER:
+            seconds = TOLD_AFTER * COUNTED_EVERY * self._seconds
             msg = f"{why} for {seconds:g} s: timesteps wait for one"
             self._trouble(EXECUTORS, ClusterError(msg))
-        return hungry + 1
+        return without + 1

@@ -22,28 +22,12 @@ NEVER = 1 << 62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hand:
-    """The process that repairs. id: a random word. clock, started: see `Lease.acquire`."""
+    """The process that repairs. id: a random word. holder, clock, started: see `Lease.acquire`."""
 
-    host: str
-    pid: int
-    started_ms: int
+    holder: Holder
     id: str
     clock: Callable[[], int]
     started: Callable[[int], int | None]
-    table: str = ""
-    """See `Holder.table`."""
-
-    @property
-    def holder(self) -> Holder:
-        """This process as a holder of the lease."""
-        return Holder(
-            host=self.host,
-            pid=self.pid,
-            started_ms=self.started_ms,
-            epoch=0,
-            heartbeat_ms=0,
-            table=self.table,
-        )
 
 
 def found(store: Store, hand: Hand) -> tuple[Finding, ...]:
@@ -110,8 +94,8 @@ def _journal(store: Store, hand: Hand, bodies: Sequence[Body]) -> None:
     journal, _ = Journal.open(store, keep_versions=keep, snapshot_every=NEVER)
     journal.append(
         Opened(
-            host=hand.host,
-            pid=hand.pid,
+            host=hand.holder.host,
+            pid=hand.holder.pid,
             time_ms=hand.clock(),
             fingerprint=driver.fingerprint if driver else "",
             version=__version__,

@@ -81,8 +81,6 @@ class PostgresTable:
         self._connection: Any = None
         self._rows: Noted | None = None
         """Of the timestep that is written."""
-        self._fit: _Fit | None = None
-        """Of the last timestep; None if it had no rows."""
 
     def open(self) -> Mark | None:
         """See `Place.open`."""
@@ -118,7 +116,6 @@ class PostgresTable:
             if not self._outlet.keys:
                 self._keep(cursor)
             fit = None if first is None else self._found_fit(cursor, rows.schema)
-            self._fit = fit
             if first is not None and fit is not None:
                 self._send(cursor, first, batches, fit)
             if not is_new(self._found(cursor, statements.HOLD)):

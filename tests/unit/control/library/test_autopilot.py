@@ -173,7 +173,8 @@ def test_what_does_not_help_is_taken_back_and_not_tried_again(monkeypatch):
     assert known(flight).bars.keys() >= {"shift counts", "place counts"}
 
 
-def test_a_change_is_not_blamed_for_an_executor_that_becomes_slow_meanwhile(monkeypatch):
+def rebalancing(monkeypatch: pytest.MonkeyPatch) -> tuple[Machines, Flight]:
+    """A stream with two heavy bins, of which one is moved away, as soon as that is requested."""
     machines = Machines(cost=cost, slowness=dict(ALIKE))
     flight = Flight(
         monkeypatch,
@@ -185,6 +186,11 @@ def test_a_change_is_not_blamed_for_an_executor_that_becomes_slow_meanwhile(monk
     )
     while not changes(flight):
         flight.run(1)
+    return machines, flight
+
+
+def test_a_change_is_not_blamed_for_an_executor_that_becomes_slow_meanwhile(monkeypatch):
+    machines, flight = rebalancing(monkeypatch)
     assert remedies(flight) == ["rebalance"]
     machines.slowness |= dict.fromkeys("bcd", 4.0)
     flight.run(16)
@@ -327,17 +333,7 @@ def test_rules_that_make_no_sense_are_refused(rules, words):
 
 def test_a_late_stream_does_not_wait_for_a_trial_that_says_nothing_any_more(monkeypatch):
     """An executor becomes slow in the second timestep after a change: that timestep is enough to mend it."""
-    machines = Machines(cost=cost, slowness=dict(ALIKE))
-    flight = Flight(
-        monkeypatch,
-        machines,
-        rows_per_second=160,
-        bins=8,
-        batches=[160] * 40,
-        key=lambda n: HEAVY[n % 2] if n % 10 < 7 else n % 64,
-    )
-    while not changes(flight):
-        flight.run(1)
+    machines, flight = rebalancing(monkeypatch)
     while flight.process.changes.coordination.open:
         flight.run(1)
     machines.slowness["a"] = 12.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 
-from rechannel.engine.loop.heartbeat import EXECUTORS, HUNGRY, LEASE, Heartbeat, Sentinel
+from rechannel.engine.loop.heartbeat import EXECUTORS, LEASE, TOLD_AFTER, Heartbeat, Sentinel
 from rechannel.errors import FencedError, StorageError
 from rechannel.telemetry.troubles import Troubles
 
@@ -72,11 +72,11 @@ def test_that_no_executor_takes_tasks_is_told_and_that_one_does_again():
 
     def starved():
         looks.append(1)
-        if len(looks) > HUNGRY + 3:
+        if len(looks) > TOLD_AFTER + 3:
             over.set()
         if len(looks) == 2:
             raise RuntimeError("the session ends")
-        return None if len(looks) in {1, HUNGRY + 3} else "no executor takes tasks"
+        return None if len(looks) in {1, TOLD_AFTER + 3} else "no executor takes tasks"
 
     sentinel = Sentinel(
         lambda: None,

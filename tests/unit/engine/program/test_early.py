@@ -11,6 +11,7 @@ import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
+from rechannel.engine.journal.lease import Holder
 from rechannel.engine.journal.reading import read_only
 from rechannel.engine.program.early import noted_sinks
 from rechannel.engine.program.withdrawal import held_back, withdrawal
@@ -23,7 +24,10 @@ from rechannel.state.stores.memory import MemoryStore
 
 ROWS = 20
 HAND = Hand(
-    host="here", pid=7, started_ms=1, id="mended", clock=lambda: 10**6, started=lambda _: None
+    holder=Holder(host="here", pid=7, started_ms=1, epoch=0, heartbeat_ms=0),
+    id="mended",
+    clock=lambda: 10**6,
+    started=lambda _: None,
 )
 
 
