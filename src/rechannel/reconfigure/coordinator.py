@@ -67,11 +67,16 @@ class Decision:
     hold: bool = False
     """Whether no timestep may begin until those in flight are committed."""
 
+    owing: frozenset[str] = frozenset()
+    """Operators of changes that had to make all their steps here, and need a timestep for one of them."""
+
 
 def decide(state: Coordination, now: Now, impossible: Impossible = lambda record: None) -> Decision:
     """Decide how the next timestep begins."""
     decision = Decision(configuration=now.configuration)
     for record, hurried in _in_turn(state, now):
+        if meet(record.touches, decision.owing):
+            continue  # of an idle stream: both make their steps at the next timestep
         decision = _advance(record, decision, now, hurried, impossible)
         if decision.hold:
             return replace(decision, steps=(), configuration=now.configuration)
@@ -202,8 +207,12 @@ def _with_steps(record: Record, so_far: Decision, now: Now, hurried: bool) -> De
     configuration, moved = so_far.configuration, so_far.moved
     while record.left:
         step = record.left[0]
-        if now.idle and any(move.stays for move in step.moves):
-            break  # only a timestep can write state anew
+        if now.idle and any(
+            move.stays for move in step.moves
+        ):  # only a timestep can write state anew
+            owing = so_far.owing | record.touches if hurried else so_far.owing
+            so_far = replace(so_far, owing=owing)
+            break
         if step.programs and not now.drained:
             return replace(so_far, hold=True)
         moves = None if hurried else _affordable(step, now.budget(record.strategy), moved)

@@ -71,6 +71,7 @@ class FilesReader:
     SessionError if only Spark can read such files and there is no session.
     """
 
+    repeats = False
     boundable = True
     complaint = None
 

@@ -77,6 +77,7 @@ class FiniteReader:
         self._inner, self._name = inner, name
         self.schema: pa.Schema = inner.schema
         self.native = inner.native
+        self.repeats = inner.repeats
 
     def initial(self) -> Offset:
         """Return where the source starts."""

@@ -161,6 +161,7 @@ class _Tables:
 class HandoverReader:
     """Reads a `HandoverConnector`: one batch per timestep."""
 
+    repeats = False
     boundable = False
     complaint = None
 

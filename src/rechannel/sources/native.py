@@ -20,8 +20,6 @@ class NativeReader:
     native = True
     boundable = True
     repeats = False
-    """Whether a split that is read again comes in the same batches: rows of a spread bin may then be dealt out by their
-    places."""
     complaint: SourceError | None = None
     schema: pa.Schema
 

@@ -100,6 +100,12 @@ class SourceReader(Protocol):
         """
 
     @property
+    def repeats(self) -> bool:
+        """Whether tasks that read a split again get the same batches, not only the same rows: rows of
+        a spread bin may then be dealt out by their places.
+        """
+
+    @property
     def boundable(self) -> bool:
         """Whether `latest` keeps to the bound that it is given; False for a source that decides
         itself how much it gives.

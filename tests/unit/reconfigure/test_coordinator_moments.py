@@ -168,6 +168,20 @@ def test_one_that_began_behind_another_is_hurried_like_any_other():
     assert paper.owners() == [0, 0, 1, 1, 1, 1, 1]
 
 
+def test_what_is_due_waits_for_the_timestep_that_an_earlier_change_needs():
+    """Only a timestep can write state anew: in an idle stream r2 would begin amid the steps of r1."""
+    paper = Paper()
+    paper.ask(changes.rewrite("counts"), strategies.fluid())
+    paper.ask(changes.merge("counts", [0, 1]), at=2)
+    paper.ask(changes.move("sums", [0], 1), at=2)
+    assert paper.step() == [["r1"]]
+    paper.idle = True
+    assert paper.step() == [["r3"]]
+    paper.idle = False
+    assert paper.step() == [["r1"] * 7 + ["r2"]]
+    assert set(paper.phases().values()) == {"done"}
+
+
 def test_until_then_nothing_else_is_judged_by_it():
     paper = Paper()
     paper.ask(changes.rescale("counts", 1), at=100)

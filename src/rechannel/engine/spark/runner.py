@@ -233,7 +233,7 @@ class SparkRunner:
             tasks = held.timestep.configuration.operators[stage.name].tasks
             splits = tuple(tuple(chunk) for chunk in assign(part.layout, tasks))
             source = self.readers[frame.source.name]
-            step = replace(step, repeats=getattr(source, "repeats", False))
+            step = replace(step, repeats=source.repeats)
             reader = source.split_reader(part.start, part.end, list(part.layout))
             reader = only(reader, source.schema, tuple(stage.root.schema.names))
             call = NativeSourceCall(shipped, step, reader, splits)

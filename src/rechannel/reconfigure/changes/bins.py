@@ -79,8 +79,9 @@ class Rebalance(Change):
             f" cuts it; if a single key is that hot, {_instead(name, facts)}",
         )
 
-    def pinned(self, after: Configuration) -> Change:
+    def pinned(self, after: Configuration, facts: StreamFacts) -> Change:
         """The placement that it leads to now."""
+        del facts
         _, routing = routed(after, self.operator)
         return AssignWorkload(self.operator, routing.starts, routing.owners, routing.tasks)
 

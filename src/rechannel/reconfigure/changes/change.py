@@ -88,9 +88,9 @@ class Change(Checked, ABC):
         del before, after, facts
         return ()
 
-    def pinned(self, after: Configuration) -> Change:
+    def pinned(self, after: Configuration, facts: StreamFacts) -> Change:
         """A change that leads to `after` whatever is measured later, for plans that are replayed."""
-        del after
+        del after, facts
         return self
 
     def spelled_out(self, operators: Iterable[str]) -> Sequence[Change]:

@@ -124,12 +124,10 @@ class Spread(Change):
         made = made.with_spreads([*others, new])
         return with_fields(configuration, self.operator, routing=made)
 
-    def pinned(self, after: Configuration) -> Change:
+    def pinned(self, after: Configuration, facts: StreamFacts) -> Change:
         """The tasks and the side that it leads to now; a key stays a key."""
         _, routing = routed(after, self.operator)
-        if self.key is not None:
-            return self
-        number = self.bin if self.hash is None else routing.bin_of(self.hash)
+        number = bin_meant(self, routing, facts)
         found = None if number is None else routing.spread_at(number)
         if found is None:
             return self

@@ -153,5 +153,5 @@ def pinned(before: Configuration, change: Change, facts: StreamFacts) -> Change:
     made: list[Change] = []
     for part in parts_of(change):
         before = part.resolved(before, facts)
-        made.append(part.pinned(before))
+        made.append(part.pinned(before, facts))
     return one_change(made)

@@ -32,6 +32,7 @@ class Reader:
     done: list[Any] = field(default_factory=list)
     closed: int = 0
 
+    repeats = False
     boundable = True
     complaint = None
 

@@ -276,11 +276,17 @@ def test_steps_are_checked_as_those_of_a_plan_file():
         )
 
 
-def test_a_request_is_pinned_to_the_tasks_that_it_leads_to():
-    change = changes.spread("pairs", bin=0, over=3)
-    assert change.pinned(change.resolved(HERE, FACTS)) == changes.spread(
-        "pairs", bin=0, over=[0, 3, 1], side="right"
+@pytest.mark.parametrize(("meant", "tasks"), [({"bin": 0}, [0, 3, 1]), ({"key": "hot"}, [0, 1, 2])])
+def test_a_request_is_pinned_to_the_tasks_that_it_leads_to(meant, tasks):
+    change = changes.spread("pairs", **meant, over=3)
+    there = change.resolved(HERE, FACTS)
+    pinned = change.pinned(there, FACTS)
+    assert pinned == changes.spread("pairs", **meant, over=tasks, side="right")
+    other = replace(
+        FACTS, loads={"pairs": (1.0, 9.0, 1.0, 0.0)}, rows_of_sides={"pairs": (9.0, 1.0)}
     )
+    assert change.resolved(HERE, other) != there
+    assert pinned.resolved(HERE, other) == there
 
 
 def test_several_at_once():

@@ -77,7 +77,7 @@ def test_the_source_that_knows_tells():
     class Silent: ...
 
     class Knows:
-        schema, native = COLUMNS, True
+        schema, native, repeats = COLUMNS, True, False
 
         def explain(self, error: BaseException) -> SourceError | None:
             return SourceError(f"told: {error}")
