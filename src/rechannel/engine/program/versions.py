@@ -169,7 +169,7 @@ def bound(dataflow: Dataflow, schemas: Mapping[str, pa.Schema]) -> dict[str, Sta
 
 
 def _same_stage(name: str, before: Program, plan: PhysicalPlan, changed: frozenset[str]) -> bool:
-    """Return whether the program of a stage can stay. changed: nodes with other logic, from `differences`."""
+    """Return whether the program of a stage can stay. changed: nodes with other logic or converted state."""
     old = next((stage for stage in before.plan.stages if stage.name == name), None)
     if old is None:
         return False
@@ -244,12 +244,12 @@ def succeed(  # noqa: PLR0913 - what a version is made of
     record |= assigned_after(before.record, found, assigned or {})
     plan = compile_plan(dataflow, schemas, bound(dataflow, schemas))
     stages = {stage.name for stage in plan.stages}
-    other = frozenset({*found.logic_changed, *found.rewired, *found.restated})
+    old, new = bound(before.dataflow, before.schemas), bound(dataflow, schemas)
+    made = carried(old, new, found, migrate or {}, stream_ms)
+    other = frozenset({*found.logic_changed, *found.rewired, *found.restated, *made})
     changed = _changed_stages(before, plan, other)
     logics = {n: before.record["logics"].get(n, 1) + (n in changed) for n in sorted(stages)}
     record["logics"] = logics
-    old, new = bound(before.dataflow, before.schemas), bound(dataflow, schemas)
-    made = carried(old, new, found, migrate or {}, stream_ms)
     record.update(next_schema_versions(before.record, old, new, logics, made, stored))
     functions = [one.forth.function for one in made.values() if one.forth.function is not None]
     provided = before.provided.also(functions)
@@ -273,7 +273,7 @@ def _checked_differences(
 
 
 def _changed_stages(before: Program, plan: PhysicalPlan, changed: frozenset[str]) -> frozenset[str]:
-    """Return the stages that both versions have and whose program differs. changed: nodes with other logic."""
+    """Return the stages that both versions have and whose program differs. changed: as of `_same_stage`."""
     kept = {stage.name for stage in before.plan.stages} & {stage.name for stage in plan.stages}
     return frozenset(name for name in kept if not _same_stage(name, before, plan, changed))
 
