@@ -11,6 +11,7 @@ If one of these tests fails, the change breaks state directories that exist. Edi
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from functools import cache
 from itertools import count
@@ -52,14 +53,33 @@ def expected(name: str) -> str:
 
 
 def as_of_then(data: bytes) -> bytes:
-    """A sealed file as the earlier format had it: openings stay in the journal since format 4 (ADR 0054)."""
+    """A sealed file as the earlier format had it: openings stay in the journal since format 4 (ADR 0054).
+
+    What stored state means beyond its columns is told with more words since then, which a reader may lack.
+    """
     record = json.loads(data)
-    if record["format"] != LASTING:
+    lasting = found(record, "lasting")
+    if record["format"] != LASTING and not lasting:
         return data
     del record["xxh3"]
     known = record.pop("opened_at", [])
     assert known == sorted(known)
-    return seal({**record, "format": FORMAT})
+    for facts in (each for one in lasting for each in one.values() if isinstance(each, dict) and "fixed" in each):
+        facts.pop("columns", None)
+        facts.pop("types", None)
+        if forgotten := re.fullmatch(r"(\d+) by [a-z]\w*", facts["fixed"] or ""):
+            facts["fixed"] = forgotten[1]
+    return seal({**record, "format": FORMAT if record["format"] == LASTING else record["format"]})
+
+
+def found(value: Any, name: str) -> list[Any]:
+    """All members of a name, at any depth."""
+    if isinstance(value, list):
+        return [one for each in value for one in found(each, name)]
+    if not isinstance(value, dict):
+        return []
+    mine = [value[name]] if name in value else []
+    return mine + [one for each in value.values() for one in found(each, name)]
 
 
 def journal_as_of_then() -> list[str]:

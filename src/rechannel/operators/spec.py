@@ -72,6 +72,11 @@ class OperatorSpec(ABC):
         return None
 
     @property
+    def irreplaceable(self) -> str | None:
+        """Why no other logic can go on with what is stored, in a sentence; None = other logic may."""
+        return None
+
+    @property
     def user_function(self) -> Callable[..., Any] | None:
         """The user's function: the one that an import path can stand for. None = there is none."""
         return None

@@ -167,6 +167,8 @@ def test_a_double_becomes_an_integer_only_by_what_the_user_says():
         "LAG(n) OVER (ORDER BY n)",
         "COUNT(*)",
         "FIRST_VALUE(n) OVER (ORDER BY n)",
+        "COALESCE(n, AVG(n))",
+        "CASE WHEN n > 100 THEN SUM(n) ELSE n END",
     ],
 )
 def test_an_expression_looks_at_one_row(sql):
@@ -312,6 +314,13 @@ def test_an_aggregate_with_a_wider_column():
         migration_between(old, new)
     made = migration_between(old, new, migrate(retype={"top": "BIGINT"}))
     assert applied(made, ("a", 5)) == [[5]]
+
+
+def test_a_wider_type_says_nothing_of_another_column():
+    schema = schema_of("k STRING, v BIGINT, w BIGINT")
+    old, new = aggregates(schema, t=sum("v")), aggregates(schema, t=sum("w"))
+    with pytest.raises(RefusedError, match="'t' was Sum"):
+        migration_between(old, new, migrate(retype={"t": "BIGINT"}))
 
 
 def test_an_aggregate_without_an_empty_state_cannot_be_added():

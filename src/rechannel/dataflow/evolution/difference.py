@@ -111,6 +111,8 @@ def _operator_refusal(old: Stateful, new: Stateful) -> str | None:
             f"{label(new)}: its windows cannot change, nor which rows it keeps and for how long: what is gone cannot"
             f" come back; {INSTEAD}"
         )
+    if old.spec.irreplaceable is not None and _other_logic(old, new):
+        return f"{label(new)}: {old.spec.irreplaceable}"
     if old.keys != new.keys:
         return (
             f"{label(new)}: its keys cannot change from {', '.join(old.keys)} to "

@@ -1,7 +1,7 @@
 """SQL expressions of migrations: read, tried out and refused before anything runs.
 
-An expression may look at one row and nothing else. Whether it does is tried: three example rows a, b, a must
-give together what each of them gives alone. That catches sums, ranks, neighbours and windows.
+An expression may look at one row and nothing else. What it consists of tells sums and windows. The rest is tried:
+example rows a, b, a, null must give together what each of them gives alone, which catches ranks and neighbours.
 """
 
 from __future__ import annotations
@@ -16,6 +16,12 @@ from rechannel.kernels.functions.python_rows import fitted
 from rechannel.kernels.protocol.migrate import ColumnStep, Compute, Fill, evaluate
 from rechannel.model.ddl import type_name
 from rechannel.operators.checks import need_columns
+
+_OF_ROWS = ('"Agg":', '"Over":', '"Window":')
+"""What polars writes of parts that look at several rows."""
+
+EXAMPLES = 4
+"""Rows that an expression is tried with."""
 
 
 def computed(sql: str, field: pa.Field, given: pa.Schema) -> ColumnStep:
@@ -43,6 +49,7 @@ def _columns(sql: str, given: pa.Schema) -> tuple[str, ...]:
     try:
         expression = pl.sql_expr(sql)
         names = tuple(dict.fromkeys(expression.meta.root_names()))
+        written = expression.meta.serialize(format="json")
     except pl.exceptions.PolarsError as error:
         msg = (
             f"cannot read the expression {sql!r}: {error}; a string that is meant as a value needs "
@@ -50,6 +57,8 @@ def _columns(sql: str, given: pa.Schema) -> tuple[str, ...]:
         )
         raise DataflowError(msg) from error
     need_columns(f"expression {sql!r}", names, given)
+    if any(part in written for part in _OF_ROWS):
+        raise _other_rows(sql)
     return names
 
 
@@ -57,7 +66,7 @@ def _constant(step: Compute, field: pa.Field) -> pa.Array:
     """The one value of an expression that names no column."""
     one, three = (_evaluated(step, pa.record_batch({"_": pa.nulls(n)})) for n in (1, 3))
     if len(one) != 1 or len(three) != 1 or not _alike(one, three):
-        raise _other_rows(step)
+        raise _other_rows(step.sql)
     if one.null_count and not field.nullable:
         msg = f"{step.sql!r} is null, but column {field.name!r} is NOT NULL"
         raise DataflowError(msg)
@@ -76,7 +85,7 @@ def _tried(step: Compute, given: pa.Schema) -> pa.Array:
     except UserFunctionError as error:
         # No example can be one that every expression takes: a date in a text, say.
         try:
-            return _rowwise(step, [pa.nulls(3, field.type) for field in fields])
+            return _rowwise(step, [pa.nulls(EXAMPLES, field.type) for field in fields])
         except UserFunctionError:
             raise DataflowError(str(error)) from error
 
@@ -86,7 +95,7 @@ def _rowwise(step: Compute, columns: list[pa.Array]) -> pa.Array:
     whole = evaluate(step, batch)
     alone = [evaluate(step, batch.slice(row, 1)) for row in range(batch.num_rows)]
     if len(whole) != batch.num_rows or not _alike(whole, pa.concat_arrays(alone)):
-        raise _other_rows(step)
+        raise _other_rows(step.sql)
     return whole
 
 
@@ -98,16 +107,16 @@ def _evaluated(step: Compute, batch: pa.RecordBatch) -> pa.Array:
 
 
 def _examples(kind: pa.DataType) -> pa.Array:
-    """Values a, b, a of a type, with different a and b if the type has simple ones; else nulls."""
+    """Values a, b, a, null of a type, with different a and b if the type has simple ones; else nulls."""
     try:
         if pa.types.is_boolean(kind):
-            return pa.array([True, False, True])
+            return pa.array([True, False, True, None])
         if pa.types.is_date(kind) or pa.types.is_temporal(kind):
             plain = pa.int32() if kind.bit_width == 32 else pa.int64()
-            return pa.array([86_400_000, 172_800_000, 86_400_000], plain).cast(kind)
-        return pa.array([1, 2, 1], pa.int8()).cast(kind)
+            return pa.array([86_400_000, 172_800_000, 86_400_000, None], plain).cast(kind)
+        return pa.array([1, 2, 1, None], pa.int8()).cast(kind)
     except (pa.ArrowException, ValueError):
-        return pa.nulls(3, kind)
+        return pa.nulls(EXAMPLES, kind)
 
 
 def _alike(one: pa.Array, other: pa.Array) -> bool:
@@ -120,8 +129,8 @@ def _plain(column: pa.Array) -> list[Any]:
     return values
 
 
-def _other_rows(step: Compute) -> DataflowError:
+def _other_rows(sql: str) -> DataflowError:
     return DataflowError(
-        f"{step.sql!r} looks at several rows at a time; state is migrated row by row, so what "
+        f"{sql!r} looks at several rows at a time; state is migrated row by row, so what "
         "becomes of a key must follow from its own columns"
     )

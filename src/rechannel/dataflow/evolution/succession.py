@@ -101,6 +101,17 @@ def aggregates_of(logic: StatefulLogic) -> AggregateLogic | None:
     return logic.kept_aggregates if isinstance(logic, KeepsAggregates) else None
 
 
+def hidden_types(logic: StatefulLogic) -> dict[str, str]:
+    """Types of inputs, by aggregate, where what is stored depends on them and does not show them."""
+    kept = aggregates_of(logic)
+    return {} if kept is None else kept.hidden_types
+
+
+def other_types(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """Aggregates whose input was of another type. before, after: see `hidden_types`."""
+    return sorted(name for name, kind in after.items() if before.get(name, kind) != kind)
+
+
 def _check_keys(old: pa.Schema, new: pa.Schema) -> None:
     if columns_text(old) != columns_text(new) or old.types != new.types:
         msg = (
@@ -128,7 +139,7 @@ class _Aggregates:
             mine = self._columns(self.new, one)
             if older is not None and not gone.intersection(self._columns(self.old, older)):
                 if not self._explained(mine):
-                    _refuse_other_way(older, one)
+                    _refuse_other_way(older, one, retyped=bool({*self.user.retype} & {*mine}))
             elif not {*add, *rename.values()}.intersection(mine):
                 add.update(self._empty(one, mine))
         for name, one in self.before.items():
@@ -172,8 +183,7 @@ class _Aggregates:
 
     def _explained(self, columns: list[str]) -> bool:
         """Whether the user said something of these new columns."""
-        user = self.user
-        return bool({*user.add, *user.retype, *user.rename.values()}.intersection(columns))
+        return bool({*self.user.add, *self.user.rename.values()}.intersection(columns))
 
     @staticmethod
     def _columns(logic: AggregateLogic, one: Bound) -> list[str]:
@@ -193,10 +203,10 @@ class _Aggregates:
         return dict(zip(columns, state, strict=True))
 
 
-def _refuse_other_way(old: Bound, new: Bound) -> None:
-    """Raise RefusedError unless what is stored means the same to both."""
+def _refuse_other_way(old: Bound, new: Bound, *, retyped: bool = False) -> None:
+    """Raise RefusedError unless what is stored means the same to both. retyped: other types are intended."""
     before, after = [field.type for field in old.fields], [field.type for field in new.fields]
-    if repr(old.function) == repr(new.function) and before == after:
+    if repr(old.function) == repr(new.function) and (retyped or before == after):
         return
     was = f"{old.function!r} of {columns_text(pa.schema(old.fields)) or 'rows'}"
     will = f"{new.function!r} of {columns_text(pa.schema(new.fields)) or 'rows'}"

@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from rechannel.dataflow.evolution.difference import Difference
 from rechannel.dataflow.evolution.migration import Migrate
 from rechannel.dataflow.evolution.migration_json import migration_to_json
-from rechannel.dataflow.evolution.succession import migration_between
+from rechannel.dataflow.evolution.succession import (
+    hidden_types,
+    migration_between,
+    other_types,
+)
 from rechannel.dataflow.evolution.way_back import way_back
 from rechannel.engine.program.schema_versions import directed, pruned
 from rechannel.errors import DataflowError, RefusedError, UnknownOperatorError
@@ -51,18 +55,23 @@ def carried(
     stream_ms: int | None,
 ) -> dict[str, Carried]:
     """Return what a change does to the state of operators that stay, without those whose state is unchanged."""
-    unknown = sorted(migrate.keys() - (old.keys() & new.keys()))
+    stay = old.keys() & new.keys()
+    unknown = sorted(migrate.keys() - stay)
     if unknown:
-        stay = sorted(old.keys() & new.keys())
-        msg = f"nothing to migrate at {unknown}: the operators with state that stay are {stay}"
+        msg = f"nothing to migrate at {unknown}: the operators with state that stay are {sorted(stay)}"
         raise UnknownOperatorError(msg)
-    asked = {*found.restated, *found.logic_changed, *migrate} & old.keys() & new.keys()
+    retyped = {name for name in stay if _retyped(old[name], new[name])}
     made = {}
-    for name in sorted(asked):
+    for name in sorted({*found.restated, *found.logic_changed, *migrate, *retyped} & stay):
         forth = migration_between(old[name], new[name], migrate.get(name), stream_ms=stream_ms)
         if forth is not None:
             made[name] = _with_back(old[name], new[name], forth, migrate.get(name))
     return made
+
+
+def _retyped(old: StatefulLogic, new: StatefulLogic) -> bool:
+    """Return whether types differ of which `Difference.restated` does not tell: Arrow has several for one SQL type."""
+    return _columns(old) != _columns(new) or bool(other_types(hidden_types(old), hidden_types(new)))
 
 
 def _with_back(

@@ -27,11 +27,12 @@ def program_of(
     *,
     schema_version: str | None = None,
     passages: Sequence[Passage] = (),
+    combined_by: str = "",
 ) -> StageProgram:
     """Return the program of a stage.
 
     schema_version: of its present state, as in segments; None means the fingerprint of its columns. passages: from
-    every schema version that may still be stored, towards the present one.
+    every schema version that may still be stored, towards the present one. combined_by: see `StageProgram`.
     """
     present = schema_version or state_fingerprint(stage)
     return StageProgram(
@@ -42,6 +43,7 @@ def program_of(
         version=version,
         fingerprint=present,
         migrations=ways_to(present, passages),
+        combined_by=combined_by,
         times=stage.times,
         origins=stage.origins,
     )

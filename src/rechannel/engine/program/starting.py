@@ -80,11 +80,12 @@ def start_program(
     written, assigned = dataflow, dict[str, Json]()
     if not start.revert:
         dataflow, assigned = assigned_again(dataflow, held, provided, start.find)
+    logics = bound(dataflow, schemas)
     text = Text(
         identity=dataflow_identity(dataflow),
         operators=fingerprint(dataflow, schemas),
-        lasting=lasting(dataflow),
-        logics=bound(dataflow, schemas),
+        lasting=lasting(dataflow, logics),
+        logics=logics,
     )
     stored = partial(stored_schema_versions, store, lambda: state)
     back = leading_back(text, known, current, stored) if start.revert else None

@@ -141,8 +141,15 @@ def compile_program(
             )
             for one in way
         ]
+        node = dataflow.by_name.get(stage.name)
+        combined = isinstance(node, Stateful) and node.spec.irreplaceable is not None
         programs[stage.name] = program_of(
-            stage, store, logic, schema_version=schema_version, passages=passages
+            stage,
+            store,
+            logic,
+            schema_version=schema_version,
+            passages=passages,
+            combined_by=record["identity"][stage.name]["digest"] if combined else "",
         )
     return Program(
         version=version,
@@ -234,17 +241,17 @@ def succeed(  # noqa: PLR0913 - what a version is made of
     Raises RefusedError, DataflowError.
     """
     found = _checked_differences(before, dataflow, schemas, text)
+    old, new = bound(before.dataflow, before.schemas), bound(dataflow, schemas)
     record = {
         "text": text,
         "identity": dataflow_identity(dataflow),
         "operators": fingerprint(dataflow, schemas),
-        "lasting": lasting(dataflow),
+        "lasting": lasting(dataflow, new),
         "sources": sources_of(dataflow),
     }
     record |= assigned_after(before.record, found, assigned or {})
-    plan = compile_plan(dataflow, schemas, bound(dataflow, schemas))
+    plan = compile_plan(dataflow, schemas, new)
     stages = {stage.name for stage in plan.stages}
-    old, new = bound(before.dataflow, before.schemas), bound(dataflow, schemas)
     made = carried(old, new, found, migrate or {}, stream_ms)
     other = frozenset({*found.logic_changed, *found.rewired, *found.restated, *made})
     changed = _changed_stages(before, plan, other)

@@ -14,7 +14,7 @@ from rechannel.dataflow.identity.provided import Provided
 from rechannel.engine.program.assigned import ASSIGNED, assigned_again
 from rechannel.engine.program.physical import PhysicalPlan, SinkBufferFrame, leaves
 from rechannel.engine.program.restarting import check_state, lasting
-from rechannel.engine.program.versions import Program, compile_program
+from rechannel.engine.program.versions import Program, bound, compile_program
 from rechannel.engine.replay.selecting import Selection
 from rechannel.errors import OtherDataflowError, RefusedError
 from rechannel.model.codec import Json
@@ -61,7 +61,9 @@ def program_then(
     held, identity = selection.record, dataflow_identity(dataflow)
     _check_nodes(held["identity"], identity, selection)
     try:
-        check_state(fingerprint(dataflow, schemas), lasting(dataflow), held)
+        check_state(
+            fingerprint(dataflow, schemas), lasting(dataflow, bound(dataflow, schemas)), held
+        )
     except OtherDataflowError as error:
         msg = (
             f"timesteps {selection.first} to {selection.last} cannot be replayed with this logic, because they begin"

@@ -62,6 +62,14 @@ class AggregateFunction(Protocol):
 
 
 @runtime_checkable
+class HidesType(Protocol):
+    """An `AggregateFunction` whose state depends on the type of its input, and has the same columns for all types."""
+
+    def of_type(self, inputs: list[pa.Field]) -> str:
+        """Return a text that is the same for types whose states may be merged."""
+
+
+@runtime_checkable
 class Invertible(Protocol):
     """An `AggregateFunction` whose merged states can be taken apart again.
 

@@ -97,6 +97,8 @@ class StageProgram:
     """Fingerprint of the columns of its state."""
     migrations: Mapping[str, Chain] = field(default_factory=dict)
     """How state of earlier columns is converted, by their fingerprint."""
+    combined_by: str = ""
+    """Digest of the user's functions that combine what is stored; empty without."""
     times: tuple[TimeInput, ...] = ()
     """Where its event time comes from."""
     origins: tuple[str, ...] = ()

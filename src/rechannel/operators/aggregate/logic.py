@@ -19,6 +19,7 @@ from rechannel.kernels.columnar.sorting import take
 from rechannel.kernels.protocol.capabilities import Combining, Revising, Succeeded
 from rechannel.kernels.protocol.logic import (
     AggregateFunction,
+    HidesType,
     Invertible,
     OperatorInput,
     OperatorOutput,
@@ -101,6 +102,15 @@ class AggregateLogic(Combining, Succeeded, Revising, KeepsAggregates):
             output_schema=pa.schema([*key_schema, *outputs]),
             aggregates=bound,
         )
+
+    @property
+    def hidden_types(self) -> dict[str, str]:
+        """Return, by aggregate, the type of its input where its state depends on it and does not show it."""
+        return {
+            one.name: one.function.of_type(list(one.fields))
+            for one in self.aggregates
+            if isinstance(one.function, HidesType)
+        }
 
     @property
     def state_kind(self) -> str:

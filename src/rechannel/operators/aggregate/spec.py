@@ -104,9 +104,6 @@ class AggregateSpec(OperatorSpec):
         del what
         return self
 
-    def need_replaceable(self) -> None:
-        """Allow other aggregates in the place of these: aggregates have names, by which state is found."""
-
     def fingerprint(self) -> str:
         """Names and parameters of the aggregates, in order."""
         parts = (f"{name}={function!r}" for name, function in self.aggregates.items())

@@ -51,6 +51,6 @@ class DeduplicateSpec(OperatorSpec):
         return f"deduplicate({'for ever' if self.within_us is None else 'within'})"
 
     @property
-    def fixed(self) -> int | None:
-        """How long keys are remembered: what has been forgotten cannot come back."""
-        return self.within_us
+    def fixed(self) -> str | None:
+        """How long keys are remembered, and by which time: what has been forgotten cannot come back."""
+        return None if self.within_us is None else f"{self.within_us} by {self.on}"

@@ -152,9 +152,14 @@ class ApplySessionSpec(ApplyingSpec, ClosingSessionSpec):
 
     def fingerprint(self) -> str:
         """Return what the meaning of stored rows depends on."""
+        return f"apply({self.fixed})"
+
+    @property
+    def fixed(self) -> str:
+        """What makes a session."""
         kind = "processing" if self.on is None else f"by {self.on}"
         early = "" if self.early_ms is None else ", early"
-        return f"apply(sessions of {self.gap_us} {kind}, {self.lateness_us}{early})"
+        return f"sessions of {self.gap_us} {kind}, {self.lateness_us}{early}"
 
 
 def need_function(function: object, shape: str) -> None:

@@ -192,8 +192,9 @@ class IncrementalWindows:
 
     @property
     def _era(self) -> str:
-        """What the columns of totals are: those of the state, and their tallies."""
-        return f"{self._program.fingerprint}.totals"
+        """What the columns of totals are: those of the state, and their tallies, by the same functions."""
+        by = self._program.combined_by
+        return f"{self._program.fingerprint}.totals{by and f'.{by}'}"
 
     def _known(self, end: int) -> list[tuple[Run, OpenRun]]:
         """Runs of the totals of a window and of their changes."""

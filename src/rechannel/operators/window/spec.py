@@ -70,10 +70,10 @@ class CombineSpec:
         msg = f"{what}: reduce() is not supported on windows of rows; use aggregate()"
         raise DataflowError(msg)
 
-    def need_replaceable(self) -> None:
-        """Raise RefusedError: no other logic understands rows that this function combined."""
-        msg = f"the stored windows were combined with the present function, which another cannot continue: {INSTEAD}"
-        raise RefusedError(msg)
+    @property
+    def irreplaceable(self) -> str:
+        """No other logic understands rows that this function combined."""
+        return f"the stored windows were combined with the present function, which another cannot continue: {INSTEAD}"
 
     def fingerprint(self) -> str:
         """The state is the stream's own columns; totals are of one pair of functions."""
@@ -95,9 +95,15 @@ class AggregatesSpec(OperatorSpec):
         """Return what can be replaced."""
         return "aggregates by name"
 
+    @property
+    def irreplaceable(self) -> str | None:
+        """Return why its aggregates cannot be replaced."""
+        return self.aggregates.irreplaceable
+
     def replaced(self, logic: object, *, keyed: bool) -> OperatorSpec | None:
         """Return the operator with other logic. Raises RefusedError if a user's function combined its rows."""
-        self.aggregates.need_replaceable()
+        if self.irreplaceable is not None:
+            raise RefusedError(self.irreplaceable)
         return OperatorSpec.replaced(self, logic, keyed=keyed)
 
 

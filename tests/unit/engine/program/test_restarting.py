@@ -10,8 +10,10 @@ import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
+from rechannel.dataflow.graph.schema import known
 from rechannel.dataflow.streams.stream import dataflow_of
 from rechannel.engine.program.restarting import check_state, elsewhere, lasting, sources_of
+from rechannel.engine.program.versions import bound
 from rechannel.errors import OtherDataflowError, RefusedError
 from rechannel.job import InProcess, Job
 from rechannel.settings import Settings
@@ -184,7 +186,7 @@ def test_how_long_keys_are_remembered_does_not_change_at_a_restart():
     rows, before = deduplicated("5 seconds")
     run(before, rows, store)
     _, after = deduplicated("50 seconds")
-    with pytest.raises(OtherDataflowError, match=r"'once'.*from 5000000 to 50000000"):
+    with pytest.raises(OtherDataflowError, match=r"'once'.*from 5000000 by at to 50000000 by at"):
         Harness(after, store=store).start()
 
 
@@ -198,7 +200,10 @@ def test_keys_that_a_timeout_has_ended_do_not_come_back(before, after, refused):
         track = each.key_by("k").track(
             lambda key, state, rows: state, state="n int", timeout=timeout, name="track"
         )
-        return lasting(dataflow_of(track.write.memory("out")))
+        dataflow = dataflow_of(track.write.memory("out"))
+        return lasting(
+            dataflow, bound(dataflow, {node.name: known(node) for node in dataflow.nodes})
+        )
 
     one, two = (lasts(hours and f"{hours} hours") for hours in (before, after))
     if refused:

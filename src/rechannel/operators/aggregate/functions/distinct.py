@@ -19,8 +19,9 @@ from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.columnar.reductions import total
 from rechannel.model.buffers import IntArray, Mask, column, numbers, validity
+from rechannel.model.ddl import type_name
 from rechannel.model.hashing import HashArray, hash_columns
-from rechannel.operators.aggregate.functions.inputs import OneColumn, one_null, plain
+from rechannel.operators.aggregate.functions.inputs import OneColumn, one_null, plain, plain_type
 from rechannel.operators.aggregate.functions.lists import Ranges, list_column, side_by_side
 
 _KIND = pa.list_(pa.field("item", pa.uint64(), nullable=False))
@@ -50,6 +51,13 @@ class CountDistinct(OneColumn):
     def output_field(self, inputs: list[pa.Field]) -> pa.Field:
         """An int64, never null."""
         return pa.field("count_distinct", pa.int64(), nullable=False)
+
+    def of_type(self, inputs: list[pa.Field]) -> str:
+        """Return the type whose hashes they are: integers hash alike, whatever their width, and so do floats."""
+        kind = plain_type(inputs[0].type)
+        if pa.types.is_integer(kind):
+            return type_name(pa.int64())
+        return type_name(pa.float64() if pa.types.is_floating(kind) else kind)
 
     def empty(self, inputs: list[pa.Field]) -> Columns:
         """Return a sketch without hashes."""
