@@ -12,15 +12,19 @@ import json
 import platform
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from itertools import count
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 
+from rechannel.dataflow.graph.nodes import Dataflow
+from rechannel.engine.program import restarting, starting, versions
+from rechannel.operators.process.deduplicate_spec import DeduplicateSpec
 from rechannel.sinks.claims import Ledger
 from rechannel.sinks.files import FileWriter
 from rechannel.sinks.outlets import FileOutlet
@@ -142,6 +146,26 @@ def openings(number: int) -> Iterator[None]:
         yield
     finally:
         vars(harness).update(before)
+
+
+@contextmanager
+def facts_of_then() -> Iterator[None]:
+    """What stored state means beyond its columns, in no more words than the golden journal has of it."""
+
+    def lasting(dataflow: Dataflow, logics: Any) -> dict[str, dict[str, Any]]:
+        told = restarting.lasting(dataflow, logics)
+        for name, facts in told.items():
+            facts.pop("columns")
+            facts.pop("types", None)
+            spec = dataflow.by_name[name].spec
+            if isinstance(spec, DeduplicateSpec) and spec.within_us is not None:
+                facts["fixed"] = str(spec.within_us)
+        return told
+
+    with ExitStack() as held:
+        for module in (starting, versions):
+            held.enter_context(mock.patch.object(module, "lasting", lasting))
+        yield
 
 
 def begin() -> World:
