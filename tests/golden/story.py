@@ -157,6 +157,7 @@ def facts_of_then() -> Iterator[None]:
         for name, facts in told.items():
             facts.pop("columns")
             facts.pop("types", None)
+            facts.pop("ends_ms", None)
             spec = dataflow.by_name[name].spec
             if isinstance(spec, DeduplicateSpec) and spec.within_us is not None:
                 facts["fixed"] = str(spec.within_us)

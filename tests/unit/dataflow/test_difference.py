@@ -159,6 +159,37 @@ def test_what_is_kept_under_a_name_does_not_change():
     assert not differences(flow(kind="console"), flow(kind="console"))
 
 
+def test_how_a_source_is_read_does_not_change():
+    """Its reader stays open: it would go on as before, until a restart."""
+
+    def files(**how):
+        schema = how.pop("schema", "a INT")
+        rows = read().files("in/*.parquet", schema=schema, name="rows", **how)
+        return dataflow_of(rows.write.noop(name="x"))
+
+    def numbers(function):
+        rows = read().generator(function, schema="a BIGINT", name="rows")
+        return dataflow_of(rows.write.noop(name="x"))
+
+    def up(start, stop):
+        return pa.record_batch({"a": list(range(start, stop))})
+
+    def same_named(start, stop):
+        return pa.record_batch({"a": list(range(start, stop))[::-1]})
+
+    same_named.__name__ = "up"
+    for one, two, what in (
+        (files(), files(per_timestep=7), "per_timestep"),
+        (files(), files(schema="a INT, b INT"), "schema"),
+        (numbers(up), numbers(same_named), "function"),
+    ):
+        (refusal,) = differences(one, two).refusals
+        assert f"cannot change while the job runs, and {what} would" in refusal
+        assert not differences(one, one)
+    assert not differences(files(per_timestep=7), files(per_timestep=7))
+    assert not differences(numbers(up), numbers(up))
+
+
 def test_kinds_of_operators_do_not_change():
     keyed = flights().key_by("carrier")
     old = dataflow_of(keyed.aggregate(n=count(), name="x"))

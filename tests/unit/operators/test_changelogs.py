@@ -12,12 +12,12 @@ import rechannel as rc
 from rechannel import aggregates as agg
 from rechannel import changes
 from rechannel.dataflow.evolution.evolution import stream_of
-from rechannel.errors import DataflowError
+from rechannel.errors import DataflowError, OtherDataflowError, RefusedError
 from rechannel.kernels.protocol.capabilities import Revising
 from rechannel.kernels.tasks import stateful_task
 from rechannel.operators.registry import OPERATORS
 from rechannel.settings import Settings
-from rechannel.testing import Harness, ManualClock, script
+from rechannel.testing import Harness, ManualClock, MemoryStore, script
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 ROWS = "k STRING, v BIGINT, at TIMESTAMP"
@@ -132,6 +132,29 @@ def test_a_key_that_a_function_drops_is_deleted():
     assert bench.step(row("a", -5)) == [("a", 1, "delete")]
     assert bench.step(row("a", -5)) == []
     assert bench.step(row("a", 2)) == [("a", 2, "insert")]
+
+
+@pytest.mark.parametrize("timeout", [50, 200])
+def test_a_timeout_does_not_change_while_its_ends_are_told(timeout):
+    def flows(milliseconds):
+        keyed = rc.read().memory(rows, name="rows").key_by("k")
+        made = keyed.track(total, state="n BIGINT", timeout=milliseconds, name="op")
+        return [
+            made.write.memory("out", name="out"),
+            made.changelog().write.memory("log", name="log"),
+        ]
+
+    rows, store = script(ROWS), MemoryStore()
+    harness = Harness(flows(100), store=store)
+    harness.start()
+    rows.push([row("a", 1)])
+    harness.process.run()
+    words = f"from 100 ms to {timeout} ms while"
+    with pytest.raises(RefusedError, match=f"{words} a changelog is read"):
+        harness.process.reconfigure(changes.change_dataflow(*flows(timeout)))
+    harness.process.stop()
+    with pytest.raises(OtherDataflowError, match=f"{words} its changelog is read"):
+        Harness(flows(timeout), store=store).start()
 
 
 def test_a_key_without_rows_is_deleted_when_its_timeout_is_over():

@@ -24,7 +24,7 @@ from rechannel.dataflow.graph.nodes import (
     Transform,
 )
 from rechannel.dataflow.graph.rules import kind_of, label
-from rechannel.dataflow.identity.logic import function_of, logic_identity
+from rechannel.dataflow.identity.logic import function_of, logic_identity, other_settings
 from rechannel.errors import RefusedError
 from rechannel.operators.spec import INSTEAD
 
@@ -100,6 +100,13 @@ def refusal(old: Node, new: Node) -> str | None:
     if one != two:
         kept = "offsets are" if isinstance(old, Source) else "what was published is"
         return f"{label(new)}: it was {one} and would be {two}, and {kept} kept under its name: give it another"
+    if isinstance(old, Source) and isinstance(new, Source):
+        others = other_settings(old.connector, new.connector)
+        if others:
+            return (
+                f"{label(new)}: how it is read cannot change while the job runs, and {', '.join(others)} would: leave"
+                " that as it was, or stop the job and start it with the new program"
+            )
     return None
 
 

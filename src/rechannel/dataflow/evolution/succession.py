@@ -41,6 +41,7 @@ def migration_between(
     """
     _check_kinds(old, new)
     _check_keys(old.key_schema, new.key_schema)
+    _check_ends(noted_timeout(old), noted_timeout(new))
     expired = expired_before(old, new, stream_ms)
     wanted = migrate or Migrate()
     before, after = aggregates_of(old), aggregates_of(new)
@@ -82,6 +83,21 @@ def expired_before(old: StatefulLogic, new: StatefulLogic, stream_ms: int | None
         )
         raise RefusedError(msg)
     return stream_ms - before.timeout_ms
+
+
+def noted_timeout(logic: StatefulLogic) -> int | None:
+    """The timeout by which stored state is looked for keys that end, in ms; None = it is not."""
+    timing = Capabilities(logic).timing_out
+    return timing.timeout_ms if timing is not None and timing.ends_noted else None
+
+
+def _check_ends(old: int | None, new: int | None) -> None:
+    if old is not None and new is not None and old != new:
+        msg = (
+            f"a timeout cannot change from {old} ms to {new} ms while a changelog is read, which tells of every key"
+            f" that ends: stored keys would be looked for when the former one ends; {INSTEAD}"
+        )
+        raise RefusedError(msg)
 
 
 def _same(old: StatefulLogic, new: StatefulLogic) -> bool:

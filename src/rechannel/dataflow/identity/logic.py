@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from importlib import import_module
 from typing import Any
 
@@ -33,6 +33,7 @@ from rechannel.kernels.functions.select import Select, Where
 from rechannel.kernels.protocol.two_sides import Sided
 from rechannel.kernels.shuffle.watermarks import EventTime
 from rechannel.operators.window.logic import AssignWindows
+from rechannel.sources.connector import Connector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +149,20 @@ def _digest(node: Node) -> Digest:
     if isinstance(node, Stateful):
         return digest_of(node.spec)
     return digest_of(type(node).__name__)
+
+
+def other_settings(one: Connector, other: Connector) -> list[str]:
+    """Return the names of what two connectors do not have in common, as far as digests show."""
+    if one is other:
+        return []
+    if type(one) is not type(other) or not is_dataclass(one):
+        return ["connector"]
+    pairs = ((f.name, getattr(one, f.name), getattr(other, f.name)) for f in fields(one))
+    return [
+        name
+        for name, mine, theirs in pairs
+        if mine is not theirs and digest_of(mine).text != digest_of(theirs).text
+    ]
 
 
 def find_loaded(path: str) -> object:

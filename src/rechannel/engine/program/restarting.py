@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from rechannel.dataflow.evolution.succession import hidden_types, other_types
+from rechannel.dataflow.evolution.succession import hidden_types, noted_timeout, other_types
 from rechannel.dataflow.graph.nodes import Dataflow, Sink, Source, Stateful
 from rechannel.engine.journal.incarnations import NOTE, SINKS
 from rechannel.engine.journal.quarantine import owed, quarantined
@@ -36,7 +36,8 @@ def lasting(dataflow: Dataflow, logics: Mapping[str, StatefulLogic]) -> dict[str
 
     fixed: its windows, or how long it remembers keys. timeout_ms: timeout of keys without a timer of their own. types:
     of inputs, by aggregate, where its columns do not show them; absent without. columns: fingerprint of its key and
-    state, as Arrow has them. logics: of all operators.
+    state, as Arrow has them. ends_ms: the timeout by which a changelog looks for ends; absent without. logics: of all
+    operators.
     """
     out: dict[str, dict[str, Json]] = {}
     for node in dataflow.nodes:
@@ -48,6 +49,7 @@ def lasting(dataflow: Dataflow, logics: Mapping[str, StatefulLogic]) -> dict[str
                 "timeout_ms": None if fixed is not None else node.spec.timeout_ms,
                 "columns": columns_fingerprint(logic.key_schema, logic.state_schema),
                 **({"types": types} if types else {}),
+                **({} if (ends := noted_timeout(logic)) is None else {"ends_ms": ends}),
             }
     return out
 
@@ -122,6 +124,12 @@ def _forgets_otherwise(before: Mapping[str, Json], after: Mapping[str, Json]) ->
         return (
             f"the column of its aggregate {name!r} would change from {old_types[name]} to {new_types[name]}, and what"
             " is stored was made of the former type: the same values would count twice"
+        )
+    old, new = before.get("ends_ms"), after.get("ends_ms")
+    if old is not None and new is not None and old != new:
+        return (
+            f"its timeout would change from {old} ms to {new} ms while its changelog is read: keys that are stored"
+            " would end without a word"
         )
     old, new = before.get("timeout_ms"), after.get("timeout_ms")
     if old is not None and (new is None or new > old):

@@ -320,6 +320,11 @@ class TimingOut(ABC):
     def keeps_timers(self) -> bool:
         """Whether state has the time at which each key ends, not only the time of its last rows."""
 
+    @property
+    def ends_noted(self) -> bool:
+        """Whether it is noted beside stored state when keys end by this timeout, for a changelog that tells of them."""
+        return False
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Work:

@@ -167,6 +167,11 @@ class Tracking(
         """Whether keys end by a timeout."""
         return self.timeout_ms is not None
 
+    @property
+    def ends_noted(self) -> bool:
+        """Whether a changelog of ends is read, and the state has no timers."""
+        return self.looks_for_ends and self.timer is None
+
     def looking_for_ends(self) -> Self:
         """Return the logic that looks for keys that end."""
         return replace(self, looks_for_ends=self.times_out)

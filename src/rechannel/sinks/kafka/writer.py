@@ -74,8 +74,12 @@ class KafkaWriter:
         )
         self._producer: Any = None
         self._mark: Mark | None = None
+        self._compared = False
+        """Whether the first mark that was read has been compared with the journal."""
         self._given_up: Mark | None = None
         """The mark of another history, which the user wants published over."""
+        self._begun_s: float | None = None
+        """When the transaction that is open has begun, on the monotonic clock."""
         self._open: Batch | None = None
         """The timestep of the transaction that is open."""
         self._failed: str = ""
@@ -84,10 +88,6 @@ class KafkaWriter:
     def begin(self) -> None:
         """Take the sink over, and compare what the topic has with the journal. See `SinkWriter`."""
         self._connected()
-        if self._context.ledger is not None:
-            self._given_up = self._holder.compared(self._mark, self._context.ledger())
-            if self._given_up is not None:
-                self._mark = None
 
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Send the rows of a timestep in a transaction that stays open. See `SinkWriter`."""
@@ -97,6 +97,7 @@ class KafkaWriter:
         try:
             if self._outlet.exactly_once:
                 producer.begin_transaction()
+                self._begun_s = time.monotonic()
             self._open = batch
             for key, value, at_ms in self._records(rows):
                 self._send(producer, key, value, at_ms)
@@ -136,6 +137,7 @@ class KafkaWriter:
             self._drop()
             raise
         self._mark, self._open = Mark(batch.timestep, batch.digest), None
+        self._begun_s = None
 
     def close(self) -> None:
         """Abort what is open, and close the connections."""
@@ -153,23 +155,32 @@ class KafkaWriter:
             return self._producer
         settings = SETTINGS | self._outlet.client()
         if self._outlet.exactly_once:
-            lasts_ms = str(int(WAITS * self._outlet.wait_s * 1e3))
-            settings = {
-                "transaction.timeout.ms": lasts_ms,
-                **settings,
-                "transactional.id": self._id,
-            }
+            lasts = {"transaction.timeout.ms": str(int(self._lasts_s * 1e3))}
+            settings = {**settings, **lasts, "transactional.id": self._id}
         producer = self._kafka.Producer(settings)
         try:
             self._patiently(lambda: self._check_topic(producer))
             if self._outlet.exactly_once:
                 self._patiently(lambda: producer.init_transactions(self._outlet.wait_s))
                 mark = self._patiently(lambda: self._asking(self._marked))
+                self._compare(mark)
                 self._mark = None if mark == self._given_up else mark
         except self._kafka.KafkaException as error:
             self._give_up(error)
         self._producer = producer
         return producer
+
+    def _compare(self, mark: Mark | None) -> None:
+        """Compare the first mark with the journal. Raises RefusedError for that of another history."""
+        if not self._compared and self._context.ledger is not None:
+            self._given_up = self._holder.compared(mark, self._context.ledger())
+        self._compared = True
+
+    @property
+    def _lasts_s(self) -> float:
+        """How long a transaction may last, in seconds: the brokers abort it then."""
+        given = self._outlet.client().get("transaction.timeout.ms")
+        return WAITS * self._outlet.wait_s if given is None else float(given) / 1e3
 
     def _within(self, call: Callable[[], object]) -> None:
         """Make a call of the client, some of which do not keep their time-out (librdkafka issue 5456).
@@ -239,6 +250,7 @@ class KafkaWriter:
     def _drop(self) -> None:
         """Close the producer, which aborts what is open; the next one finds out what was committed."""
         producer, self._producer, self._open = self._producer, None, None
+        self._begun_s = None
         if producer is None:
             return
         try:
@@ -249,8 +261,17 @@ class KafkaWriter:
             pass  # the next producer aborts it
 
     def _give_up(self, error: Any) -> NoReturn:
+        meant, begun_s = self._meant(error.args[0]), self._begun_s
         self._drop()
-        raise self._meant(error.args[0]) from error
+        lasted_s = 0.0 if begun_s is None else time.monotonic() - begun_s
+        if isinstance(meant, FencedError) and lasted_s > self._lasts_s:
+            msg = (
+                f"{self._where}: the brokers ended a transaction that lasted {lasted_s:.0f} s, longer than the"
+                f" {self._lasts_s:g} s that it may last; a new one begins. If timesteps take that long to send, raise"
+                " wait_s= or the option transaction.timeout.ms"
+            )
+            raise StorageError(msg) from error
+        raise meant from error
 
     def _meant(self, error: Any) -> RechannelError:
         codes = self._kafka.KafkaError

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
 
+import pyarrow as pa
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
-from rechannel.errors import StorageError
+from rechannel.errors import FencedError, RefusedError, StorageError
 from rechannel.sinks.batch import Batch
+from rechannel.sinks.claims import Ledger
 from rechannel.sinks.kafka.outlet import KafkaOutlet
+from rechannel.sinks.marks import Mark
 from rechannel.sinks.outlet import SinkContext
 
 
@@ -67,3 +74,69 @@ def test_a_call_that_times_out_by_itself_raises_that(writer):
     with pytest.raises(TimeoutError, match="of its own"):
         writer.publish({}, Batch(timestep=3))
     assert client.done == ["abort"]
+
+
+class Ending:
+    """A client whose transaction the brokers have ended."""
+
+    def begin_transaction(self) -> None: ...
+
+    def produce(self, *_: object, **__: object) -> None: ...
+
+    def send_offsets_to_transaction(self, *_: object) -> None:
+        raise KafkaException(KafkaError(KafkaError.INVALID_PRODUCER_EPOCH))
+
+    def purge(self) -> None: ...
+
+    def abort_transaction(self, _seconds: float) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("passes_s", "error"), [(0.0, FencedError), (0.2, StorageError)], ids=["taken over", "too long"]
+)
+def test_a_transaction_that_lasted_too_long_is_no_other_driver(
+    writer, monkeypatch, passes_s, error
+):
+    at_s = [100.0]
+    monkeypatch.setattr("rechannel.sinks.kafka.writer.time", FakeTime(at_s))
+    writer._producer = Ending()
+    batch = Batch(timestep=3)
+    writer.stage(rows_of(pa.table({"value": [b"x"]})), batch)
+    at_s[0] += passes_s
+    with pytest.raises(error):
+        writer.publish({}, batch)
+    assert writer._producer is None
+
+
+def test_the_first_mark_is_compared_whoever_reads_it(writer, monkeypatch):
+    """A writer that was added while the job ran has not begun."""
+    known = Ledger(
+        opening="", epoch=1, openings=frozenset(), committed=2, digests={}, remove_later=False
+    )
+    monkeypatch.setattr(writer, "_context", replace(writer._context, ledger=lambda: known))
+    monkeypatch.setattr(writer, "_check_topic", lambda _producer: None)
+    monkeypatch.setattr(writer, "_patiently", lambda ask: ask())
+    monkeypatch.setattr(writer, "_asking", lambda _ask: Mark(5, "of another history"))
+    monkeypatch.setattr(writer._kafka, "Producer", lambda _settings: Beginning())
+    with pytest.raises(RefusedError, match="has timestep 5 .* which this state directory does not"):
+        writer.stage(rows_of(pa.table({"value": [b"x"]})), Batch(timestep=3))
+
+
+class Beginning:
+    """A client that takes the sink over."""
+
+    def init_transactions(self, _seconds: float) -> None: ...
+
+
+@dataclass
+class FakeTime:
+    """The module `time` at a time of the test."""
+
+    at_s: list[float]
+
+    def monotonic(self) -> float:
+        return self.at_s[0]
+
+
+def rows_of(table: pa.Table) -> Any:
+    return SimpleNamespace(table=lambda: table, batches=table.to_batches)
