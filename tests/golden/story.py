@@ -158,7 +158,7 @@ def facts_of_then() -> Iterator[None]:
             facts.pop("columns")
             facts.pop("types", None)
             facts.pop("ends_ms", None)
-            spec = dataflow.by_name[name].spec
+            spec = getattr(dataflow.by_name[name], "spec", None)
             if isinstance(spec, DeduplicateSpec) and spec.within_us is not None:
                 facts["fixed"] = str(spec.within_us)
         return told

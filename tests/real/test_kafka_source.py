@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from rechannel.errors import SourceError, StorageError
 from rechannel.sources.kafka.connector import KafkaConnector
 from rechannel.sources.kafka.reader import KafkaReader
-from rechannel.sources.reader import Offset
+from rechannel.sources.reader import Bound, Offset
 from tests.real.components.kafka import Kafka
 
 
@@ -188,6 +188,9 @@ def test_a_topic_made_anew_is_noticed(kafka):
     kafka.delete("anew")
     kafka.create("anew", 1)
     produce(kafka, "anew", range(100, 120))
+    layout = source.layout(source.initial(), at)
+    with pytest.raises(SourceError, match=r"topic 'anew' .* is gone, or was made anew"):
+        reader(kafka, "anew").split_reader(source.initial(), at, layout)
     with pytest.raises(
         SourceError, match="anew/0 belongs to a topic that was deleted and made anew"
     ):
@@ -221,6 +224,9 @@ def test_records_that_retention_has_deleted_are_told(kafka):
     with pytest.raises(SourceError, match=r"short/0 .*(?i:out of range)"):
         rows(source, source.initial(), at)
     skipping = reader(kafka, "short", on_lost="skip")
+    assert rows(skipping, skipping.initial(), at).num_rows == 0
+    longer = source.latest(skipping.initial(), 0, Bound(units=9))
+    assert numbers(rows(skipping, skipping.initial(), longer)) == [7, 8]
     end = skipping.latest(at, 0)
     assert numbers(rows(skipping, at, end)) == [7, 8, 9]
 

@@ -168,7 +168,7 @@ def test_how_a_source_is_read_does_not_change():
         return dataflow_of(rows.write.noop(name="x"))
 
     def numbers(function):
-        rows = read().generator(function, schema="a BIGINT", name="rows")
+        rows = read().generator(function, schema="a BIGINT", rows=9, name="rows")
         return dataflow_of(rows.write.noop(name="x"))
 
     def up(start, stop):

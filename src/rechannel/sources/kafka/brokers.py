@@ -31,6 +31,9 @@ class Brokers(Protocol):
         anew: nothing that was asked earlier counts. Raises SourceError if there is no answer.
         """
 
+    def ids(self) -> Mapping[str, str]:
+        """Return the ids of the topics that are to be read, as they are or were a moment ago. Raises SourceError."""
+
     def starting(self, seen: Mapping[str, TopicSeen]) -> dict[Part, int]:
         """Return where a new stream begins, for partitions that do not begin with their first record."""
 
@@ -58,13 +61,42 @@ class KafkaBrokers:
         self._consumer: Any = None
         self._known: dict[str, TopicSeen] = {}
         self._asked_s: float | None = None
+        self._high: dict[Part, int] = {}
+        """Where partitions ended at the last look."""
 
     def look(self, *, anew: bool) -> dict[str, TopicSeen]:
         """Return the topics that are to be read. See `Brokers`."""
+        fresh, before = anew or not self._is_known, self._high
+        if fresh:
+            self._describe()
+        seen = self._seen()
+        if fresh or self._high == before or self._is_same():
+            return seen
+        self._describe()
+        return self._seen()
+
+    def _is_same(self) -> bool:
+        """Return whether the topics are those that are known: what ends further on may have been made anew."""
+        now = {name: _id(of) for name, of in self._described(list(self._known)).items()}
+        return now == {name: of.id for name, of in self._known.items()}
+
+    def ids(self) -> Mapping[str, str]:
+        """Return the ids of the topics. See `Brokers`."""
+        if not self._is_known:
+            self._describe()
+        return {topic: of.id for topic, of in self._known.items()}
+
+    @property
+    def _is_known(self) -> bool:
+        return self._asked_s is not None and self._clock() - self._asked_s <= TOPICS_S
+
+    def _describe(self) -> None:
         now = self._clock()
-        if anew or self._asked_s is None or now - self._asked_s > TOPICS_S:
-            self._known, self._asked_s = self._topics(), now
+        self._known, self._asked_s = self._topics(), now
+
+    def _seen(self) -> dict[str, TopicSeen]:
         high = self._offsets(self._parts(self._known), self._kafka.admin.OffsetSpec.latest())
+        self._high = high
         return {
             topic: TopicSeen(
                 id=of.id,
@@ -110,18 +142,21 @@ class KafkaBrokers:
             self._consumer.close()
             self._consumer = None
 
-    def _topics(self) -> dict[str, TopicSeen]:
-        names = self._names()
+    def _described(self, names: list[str]) -> dict[str, Any]:
+        """Return what the brokers say of topics; those that do not exist are absent."""
         if not names:
             return {}
         asked = self._admin.describe_topics(
             self._kafka.TopicCollection(names), request_timeout=self._connector.wait_s
         )
-        described = {}
-        for name, answer in asked.items():
-            found = self._answer(answer, f"what topic {name!r} is", absent=True)
-            if found is not None:
-                described[name] = found
+        answers = {
+            name: self._answer(answer, f"what topic {name!r} is", absent=True)
+            for name, answer in asked.items()
+        }
+        return {name: found for name, found in answers.items() if found is not None}
+
+    def _topics(self) -> dict[str, TopicSeen]:
+        described = self._described(self._names())
         parts = [Part(name, p.id) for name, of in described.items() for p in of.partitions]
         only = self._connector.assignments
         parts = [part for part in parts if not only or part.partition in only[part.topic]]

@@ -100,6 +100,12 @@ class KafkaConnector(Connector):
         parts = [f"{topic} {list(of)}" for topic, of in self.assignments.items()]
         return ", ".join(self.topics or parts)
 
+    def wants(self, topic: str) -> bool:
+        """Return whether a topic of this name is read."""
+        if self.pattern:
+            return re.fullmatch(self.pattern, topic) is not None
+        return topic in (self.topics or self.assignments)
+
     def describe(self) -> str:
         """Return the topics and the brokers."""
         return f"kafka {self.what()} at {self.bootstrap}"
@@ -140,9 +146,9 @@ def _check_starting(starting: object) -> None:
         return
     if isinstance(starting, Mapping):
         for topic, of in starting.items():
-            offsets = of.values() if isinstance(of, Mapping) else (-1,)
-            if not all(isinstance(at, int) and at >= 0 for at in offsets):
-                msg = f"kafka: starting[{topic!r}] must be {{partition: offset}}, not {of!r}"
+            numbers = [n for item in of.items() for n in item] if isinstance(of, Mapping) else [-1]
+            if not all(type(number) is int and number >= 0 for number in numbers):
+                msg = f"kafka: starting[{topic!r}] must be {{partition: offset}}, both whole numbers, not {of!r}"
                 raise DataflowError(msg)
         return
     if starting not in ("earliest", "latest"):

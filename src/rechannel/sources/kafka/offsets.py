@@ -4,13 +4,14 @@ The offset of a source, as the journal keeps it:
 
     {"topics": {topic: {"id": topic id, "next": {partition: offset of the next record}, "from": {partition: offset}}}}
 
-`from` is there for partitions whose rows of this timestep do not begin where the timestep before has ended: those that
-are new, and those of which records were lost. So the ranges of a timestep follow from its two offsets alone.
+beside `"begun": true` while a stream that has begun has no topics. `from` is there for partitions whose rows of this
+timestep do not begin where the timestep before has ended: those that are new, and those of which records were lost. So
+the ranges of a timestep follow from its two offsets alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -75,6 +76,8 @@ class Place:
     next: Mapping[Part, int] = field(default_factory=dict)
     begins: Mapping[Part, int] = field(default_factory=dict)
     """Of the partitions whose rows do not begin where the timestep before has ended."""
+    begun: bool = False
+    """Whether the stream has looked at its topics: those that it sees first afterwards are new ones."""
 
     def as_offset(self) -> Offset:
         """Return it as the journal keeps it."""
@@ -83,7 +86,7 @@ class Place:
             entry = {"id": self.ids[topic], "next": _of(topic, self.next)}
             begins = _of(topic, self.begins)
             topics[topic] = entry | ({"from": begins} if begins else {})
-        return {"topics": topics}
+        return {"topics": topics} | ({"begun": True} if self.begun and not topics else {})
 
 
 def _of(topic: str, offsets: Mapping[Part, int]) -> dict[str, int]:
@@ -98,6 +101,7 @@ def place_of(offset: Offset) -> Place:
         ids={topic: entry["id"] for topic, entry in topics.items()},
         next=dict(_parts(topics, "next")),
         begins=dict(_parts(topics, "from")),
+        begun=bool(topics) or offset.get("begun", False),
     )
 
 
@@ -121,14 +125,24 @@ class Found:
     lost: tuple[Lost, ...]
 
 
-def found(place: Place, seen: Mapping[str, TopicSeen], first: Mapping[Part, int]) -> Found:
+def found(
+    place: Place,
+    seen: Mapping[str, TopicSeen],
+    first: Mapping[Part, int],
+    wanted: Callable[[str], bool] = lambda _topic: True,
+) -> Found:
     """Return where each partition is read on.
 
     seen: all topics that are to be read. first: where partitions begin that the stream has not read, as far as it is
-    not their first record. Of a topic or partition that is not seen, nothing is read, and its place is kept: a topic
-    may have had records left, and a partition only has no broker at the moment, or is not assigned.
+    not their first record. wanted: whether a topic of a name would be read: if it is not seen, it is gone. Of a topic
+    or partition that is not seen, nothing is read, and its place is kept: a topic may have had records left, and a
+    partition only has no broker at the moment, or is not assigned.
     """
-    lost = list(_gone(place, seen))
+    lost = [
+        Lost(part=Part(topic, -1), next=0, low=0, why=f"topic {topic!r} ({known}) is gone")
+        for topic, known in place.ids.items()
+        if topic not in seen and wanted(topic)
+    ]
     at = {part: before for part, before in place.next.items() if _is_kept(part, place, seen)}
     begins, high = dict[Part, int](), dict(at)
     for topic, of in seen.items():
@@ -144,17 +158,12 @@ def found(place: Place, seen: Mapping[str, TopicSeen], first: Mapping[Part, int]
             if why is None:
                 at[part] = before
                 continue
-            at[part] = begins[part] = ends.low
-            lost.append(Lost(part=part, next=before, low=ends.low, why=why))
+            # A topic that is the same has had the records before its end; of another one, none has been read.
+            same = bool(of.id) and place.ids.get(topic) == of.id
+            at[part] = begins[part] = ends.high if same and before > ends.high else ends.low
+            lost.append(Lost(part=part, next=before, low=at[part], why=why))
     ids = dict(place.ids) | {topic: of.id for topic, of in seen.items()}
     return Found(ids=ids, at=at, begins=begins, high=high, lost=tuple(lost))
-
-
-def _gone(place: Place, seen: Mapping[str, TopicSeen]) -> Iterator[Lost]:
-    for topic, known in place.ids.items():
-        if topic not in seen:
-            why = f"topic {topic!r} ({known}) is gone"
-            yield Lost(part=Part(topic, -1), next=0, low=0, why=why)
 
 
 def _is_anew(topic: str, place: Place, seen: Mapping[str, TopicSeen]) -> bool:
@@ -191,26 +200,36 @@ def taken(looked: Found, most: int | None) -> Place:
     Each partition gives the same share of what it has, so that all of them are read to their ends at the same time.
     """
     waiting = {part: max(0, looked.high[part] - at) for part, at in looked.at.items()}
-    takes = shares(waiting, most)
+    takes = shares(waiting, most, turn=sum(looked.at.values()))
     return Place(
         ids=looked.ids,
         next={part: at + takes[part] for part, at in looked.at.items()},
         begins=looked.begins,
+        begun=True,
     )
 
 
-def shares(waiting: Mapping[Part, int], most: int | None) -> dict[Part, int]:
-    """Return how many offsets are taken of each partition: `most` in all, at least one if there is any."""
+_GOLDEN, _ONE = 2_654_435_769, 1 << 32
+"""The golden ratio in units of 2^-32: the fractions of its multiples are spread evenly."""
+
+
+def shares(waiting: Mapping[Part, int], most: int | None, turn: int = 0) -> dict[Part, int]:
+    """Return how many offsets are taken of each partition: `most` in all, at least one if there is any.
+
+    turn: the offsets that were taken before. A partition that has few gives one in some of the timesteps, evenly: its
+    rows come with those of others of the same time, neither before them nor at the very end.
+    """
     total = sum(waiting.values())
     if most is None or total <= most:
         return dict(waiting)
     most = max(1, most)
+    start = turn // most * _GOLDEN % _ONE
     takes, passed, given = {}, 0, 0
     for part, count in waiting.items():
         passed += count
-        until = passed * most // total  # rounding carries over to the next partition
-        takes[part] = min(count, until - given)
-        given += takes[part]
+        until = (passed * most * _ONE // total + start) // _ONE  # systematic sampling
+        takes[part] = until - given
+        given = until
     return takes
 
 
@@ -235,6 +254,7 @@ def splits(start: Offset, end: Offset) -> list[Split]:
             {
                 "order": len(made) + number,
                 "topic": part.topic,
+                "id": after.ids[part.topic],
                 "partition": part.partition,
                 "start": begin,
                 "stop": until,

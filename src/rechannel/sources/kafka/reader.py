@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -43,6 +44,7 @@ class KafkaReader(NativeReader):
         self._connector, self._name = connector, name
         self._brokers = KafkaBrokers(connector) if brokers is None else brokers
         self._high: dict[Part, int] = {}
+        self._told: tuple[Lost, ...] = ()
         self.schema: pa.Schema = connector.schema
 
     def initial(self) -> Offset:
@@ -56,14 +58,14 @@ class KafkaReader(NativeReader):
         try:
             looked = self._looked(place)
         except SourceError as error:
-            if not place.ids:
+            if not place.begun:
                 raise
             self.complaint = error
             return start
         self.complaint = self._complaint(looked)
         self._high = dict(looked.high)
         end = taken(looked, self._most(bound))
-        if end.next == place.next and end.ids == place.ids:
+        if (end.next, end.ids, end.begun) == (place.next, place.ids, place.begun):
             return start
         return end.as_offset()
 
@@ -77,15 +79,33 @@ class KafkaReader(NativeReader):
         return splits(start, end)
 
     def split_reader(self, start: Offset, end: Offset, layout: list[Split]) -> SplitReader:
-        """Return what reads the ranges."""
-        del start, end, layout
+        """Return what reads the ranges. Raises SourceError for those of a topic that is no longer the same."""
+        del start
         connector = self._connector
         return KafkaSplits(
             client=connector.client(),
             isolation=connector.isolation,
             wait_s=connector.wait_s,
             columns=tuple(connector.schema.names),
+            skips=connector.on_lost == "skip",
+            gone=self._others(place_of(end), layout),
         )
+
+    def check_again(self, start: Offset, end: Offset, layout: list[Split]) -> None:
+        """Raise SourceError if topics are no longer the same. See `Rereads`."""
+        self.split_reader(start, end, layout)
+
+    def _others(self, end: Place, layout: list[Split]) -> frozenset[str]:
+        """Return the topics of ranges that were deleted since; raise SourceError if records must not be lost."""
+        topics = {split["topic"]: end.ids[split["topic"]] for split in layout}
+        ids = self._brokers.ids() if any(topics.values()) else {}
+        others = sorted(
+            topic for topic, known in topics.items() if known and ids.get(topic) not in {known, ""}
+        )
+        if others and self._connector.on_lost == "fail":
+            why = f"topic {others[0]!r} ({topics[others[0]]}) is gone, or was made anew"
+            raise self._lost([Lost(part=Part(others[0], -1), next=0, low=0, why=why)])
+        return frozenset(others)
 
     def committed(self, end: Offset) -> None:
         """Tell the consumer group, if there is one."""
@@ -97,12 +117,14 @@ class KafkaReader(NativeReader):
 
     def _looked(self, place: Place) -> Found:
         """Return what the brokers have for a stream. Raises SourceError if they do not answer."""
-        seen = self._brokers.look(anew=not place.ids)
-        if not place.ids:
+        wanted = self._connector.wants
+        seen = self._brokers.look(anew=not place.begun)
+        if not place.begun:
             return found(place, seen, self._starting(seen))
-        looked = found(place, seen, {})
-        # What was asked earlier may be out of date.
-        return found(place, self._brokers.look(anew=True), {}) if looked.lost else looked
+        looked = found(place, seen, {}, wanted)
+        if not looked.lost or looked.lost == self._told:
+            return looked
+        return found(place, self._brokers.look(anew=True), {}, wanted)  # it may be out of date
 
     def _starting(self, seen: dict[str, TopicSeen]) -> dict[Part, int]:
         wanted = self._connector.topics or tuple(self._connector.assignments)
@@ -123,19 +145,30 @@ class KafkaReader(NativeReader):
         silent = [Part(topic, p) for topic, of in seen.items() for p in of.silent]
         if silent and self._connector.starting != "earliest":
             raise without_offsets(min(silent), self._connector.bootstrap)
-        return self._brokers.starting(seen)
+        first = self._brokers.starting(seen)
+        if unknown := sorted(
+            first.keys() - {Part(t, p) for t, of in seen.items() for p in of.parts}
+        ):
+            msg = (
+                f"source {self._name!r}: starting= gives an offset of {unknown[0]}, which is not read: give topics and"
+                " partitions of this source"
+            )
+            raise SourceError(msg)
+        return first
 
     def _complaint(self, looked: Found) -> SourceError | None:
-        """Return what the job shows; raise it if records must not be lost."""
-        if not looked.lost:
+        """Return what the job shows; raise it if records must not be lost. A topic that is gone is told once."""
+        told, self._told = self._told, looked.lost
+        new = looked.lost if self._connector.on_lost == "fail" else [*{*looked.lost} - {*told}]
+        if not new:
             return None
-        gone = [each for each in looked.lost if each.part.partition < 0]
-        error = self._lost(gone or looked.lost)
+        gone = [each for each in new if each.part.partition < 0]
+        error = self._lost(sorted(gone or new, key=lambda each: each.part))
         if self._connector.on_lost == "fail":
             raise error
         return error
 
-    def _lost(self, lost: tuple[Lost, ...] | list[Lost]) -> SourceError:
+    def _lost(self, lost: Sequence[Lost]) -> SourceError:
         first, more = lost[0], len(lost) - 1
         what = first.why if first.part.partition < 0 else f"partition {first.part} {first.why}"
         others = f", and {more} more like it" if more else ""

@@ -14,11 +14,12 @@ end, or with the end of the partition.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +27,8 @@ import pyarrow as pa
 from rechannel.errors import SetUpError, SourceError, StorageError
 from rechannel.sources.kafka.columns import HEADERS, RECORD
 from rechannel.sources.reader import Split, SplitReader
+
+_LOG = logging.getLogger(__name__)
 
 BATCH_RECORDS = 50_000
 RECORDS_AT_ONCE = 500
@@ -52,7 +55,7 @@ class _Consumer:
     """Offset of the end of the partition that it has told last, after all records before it; it tells an end once."""
 
 
-_Key = tuple[tuple[tuple[str, str], ...], str, int]
+_Key = tuple[tuple[tuple[str, str], ...], str, str, int]
 
 _LOCK = threading.Lock()
 _KEPT: OrderedDict[_Key, _Consumer] = OrderedDict()
@@ -66,16 +69,23 @@ class KafkaSplits:
     isolation: str
     wait_s: float
     columns: tuple[str, ...]
+    skips: bool = False
+    """Whether records that are gone are left out."""
+    gone: frozenset[str] = frozenset()
+    """Topics that were deleted since the ranges were planned."""
 
     def only(self, columns: tuple[str, ...]) -> SplitReader:
         """Return a reader of these columns, in this order."""
-        return KafkaSplits(
-            client=self.client, isolation=self.isolation, wait_s=self.wait_s, columns=columns
-        )
+        return replace(self, columns=columns)
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """Yield the records of a range. Raises StorageError without an answer, SourceError if records are gone."""
-        key = (tuple(sorted(self._settings().items())), split["topic"], split["partition"])
+        if split["topic"] in self.gone:
+            _LOG.warning("the records of %s are gone: they are left out", _shown(split))
+            return
+        # The id of a topic tells it from an earlier one of its name; ranges of earlier releases have none.
+        settings = tuple(sorted(self._settings().items()))
+        key = (settings, split["topic"], split.get("id", ""), split["partition"])
         with _LOCK:
             consumer = _KEPT.pop(key, None)
         try:
@@ -117,7 +127,7 @@ class KafkaSplits:
 
     def _range(self, consumer: _Consumer, split: Split) -> Iterator[pa.RecordBatch]:
         held = _Held(self.columns)
-        for got in _Range(consumer, split, self.wait_s).records():
+        for got in _Range(consumer, split, self.wait_s, skips=self.skips).records():
             held.add(got)
             del got
             if held.count >= BATCH_RECORDS or held.size >= BATCH_BYTES:
@@ -159,11 +169,13 @@ class _Held:
 class _Range:
     """Reads one range with a consumer."""
 
-    def __init__(self, consumer: _Consumer, split: Split, wait_s: float) -> None:
+    def __init__(
+        self, consumer: _Consumer, split: Split, wait_s: float, *, skips: bool = False
+    ) -> None:
         self._consumer, self._client = consumer, consumer.client
         self._topic, self._partition = split["topic"], split["partition"]
         self._at, self._stop, self._wait_s = split["start"], split["stop"], wait_s
-        self._until = 0.0
+        self._until, self._skips = 0.0, skips
 
     @property
     def _where(self) -> str:
@@ -221,6 +233,9 @@ class _Range:
             if error.code() == KafkaError._PARTITION_EOF:
                 self._consumer.ended = each.offset()
                 self._at = max(self._at, each.offset())
+            elif error.code() == KafkaError._AUTO_OFFSET_RESET and self._skips:
+                self._skip()
+                return []
             elif not error.retriable():
                 raise self._unreadable(error)
         return [each for each in got if each.error() is None] if events else got
@@ -236,8 +251,30 @@ class _Range:
         self._at = self._stop
         return got[: len(got) - len(self._consumer.pending)]
 
+    def _skip(self) -> None:
+        """Go on with the first record that is there. Raises StorageError if that is the one that cannot be read."""
+        from confluent_kafka import TopicPartition
+
+        part = TopicPartition(self._topic, self._partition)
+        low, _ = self._client.get_watermark_offsets(part, self._wait_s)
+        if low <= self._at:
+            msg = f"{self._where} cannot be read at offset {self._at}, and begins at {low}"
+            raise StorageError(msg)
+        _LOG.warning("%s: the records from offset %d to %d are gone", self._where, self._at, low)
+        self._at = min(low, self._stop)
+        self._client.assign([TopicPartition(self._topic, self._partition, self._at)])
+
     def _unreadable(self, error: Any) -> SourceError:
-        return SourceError(f"{self._where} cannot be read at offset {self._at}: {error.str()}")
+        where = f"at offset {self._at}, of a range that ends at {self._stop}"
+        gone = "" if self._skips else f". {_IF_GONE}"
+        return SourceError(f"{self._where} cannot be read {where}: {error.str()}{gone}")
+
+
+_IF_GONE = "If its records are gone, restore them, or start with kafka(..., on_lost='skip') to go on without them"
+
+
+def _shown(split: Split) -> str:
+    return f"{split['topic']}/{split['partition']} from offset {split['start']} to {split['stop']}"
 
 
 def _closed(consumer: _Consumer | None) -> None:

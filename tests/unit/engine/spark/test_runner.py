@@ -38,7 +38,7 @@ class Stages:
 
 
 class Reader:
-    native, schema = True, SCHEMA
+    native, repeats, schema = True, False, SCHEMA
 
     def split_reader(self, *_: object) -> Reader:
         return self

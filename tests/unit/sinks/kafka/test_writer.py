@@ -118,7 +118,9 @@ def test_the_first_mark_is_compared_whoever_reads_it(writer, monkeypatch):
     monkeypatch.setattr(writer, "_patiently", lambda ask: ask())
     monkeypatch.setattr(writer, "_asking", lambda _ask: Mark(5, "of another history"))
     monkeypatch.setattr(writer._kafka, "Producer", lambda _settings: Beginning())
-    with pytest.raises(RefusedError, match="has timestep 5 .* which this state directory does not"):
+    with pytest.raises(
+        RefusedError, match=r"has timestep 5 .* which this state directory does not"
+    ):
         writer.stage(rows_of(pa.table({"value": [b"x"]})), Batch(timestep=3))
 
 

@@ -84,7 +84,8 @@ def test_every_offset_is_in_one_split_of_one_timestep(sizes, bounds):
 def test_a_place_is_the_same_after_the_journal(ids, data):
     parts = st.builds(Part, st.sampled_from(sorted(ids) or ["t"]), st.integers(0, 30))
     some = st.dictionaries(parts, st.integers(0, 2**60), max_size=5 if ids else 0)
-    place = Place(ids=ids, next=data.draw(some), begins=data.draw(some))
+    begun = bool(ids) or data.draw(st.booleans())
+    place = Place(ids=ids, next=data.draw(some), begins=data.draw(some), begun=begun)
     assert place_of(json.loads(json.dumps(place.as_offset()))) == place
 
 
@@ -114,18 +115,38 @@ def test_a_new_stream_begins_where_it_is_told_and_later_partitions_with_their_fi
     ("seen", "why", "on"),
     [
         (topic((60, 90)), "lost 10 records that were not read", (60, 90)),
-        (topic((0, 40)), "ends at 40, before offset 50", (0, 40)),
+        (topic((0, 40)), "ends at 40, before offset 50", None),
+        (topic((0, 40), known_as=""), "ends at 40, before offset 50", (0, 40)),
         (topic((0, 90), known_as="two"), "deleted and made anew", (0, 90)),
     ],
 )
 def test_records_that_are_gone_are_told_and_reading_goes_on_with_the_first(seen, why, on):
+    """None of a topic that is the same: what it still has was read."""
     place = Place(ids={"t": "one"}, next={Part("t", 0): 50})
     looked = found(place, {"t": seen}, {})
     (lost,) = looked.lost
     assert why in lost.why
     after = taken(looked, None)
-    assert ranges(place, after) == [("t", 0, *on)]
+    assert ranges(place, after) == ([("t", 0, *on)] if on else [])
     assert found(after, {"t": seen}, {}).lost == ()
+
+
+def test_a_topic_that_is_no_longer_wanted_is_not_missed():
+    place = Place(ids={"t": "one", "u": "x"}, next={Part("t", 0): 50, Part("u", 0): 1})
+    looked = found(place, {"u": topic((0, 2), known_as="x")}, {}, lambda name: name == "u")
+    assert looked.lost == ()
+    assert taken(looked, None).next[Part("t", 0)] == 50
+
+
+@pytest.mark.parametrize("few", [3, 10, 500])
+def test_partitions_are_read_at_the_same_pace_however_few_records_they_have(few):
+    """Rows come with others of their time: early ones would make those late, late ones would be so themselves."""
+    place, whole = NEW, {"t": topic((0, few), (0, 100_000), (0, few))}
+    for number in range(1, 101):
+        place = taken(found(place, whole, {}), 1_000)
+        for partition in (0, 2):
+            # Two records, or those of two timesteps, out of step.
+            assert abs(place.next[Part("t", partition)] - few * number / 100) < 2 + 2 * few / 100
 
 
 def test_a_topic_that_is_gone_keeps_its_place():

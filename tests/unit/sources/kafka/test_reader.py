@@ -36,6 +36,9 @@ class Told:
             raise self.silent
         return dict(self.topics)
 
+    def ids(self):
+        return {topic: of.id for topic, of in self.topics.items()}
+
     def starting(self, seen):
         return self.first
 
@@ -136,6 +139,56 @@ def test_a_topic_made_anew_stops_the_job_or_is_read_from_its_first_record():
     assert lenient.complaint is None
 
 
+def test_ranges_of_a_topic_that_was_made_anew_since_they_were_planned_are_not_read():
+    """As when a driver takes over: a timestep that was planned runs again without a look."""
+    brokers = Told(60)
+    source = reader(brokers)
+    start, end = source.initial(), source.latest(source.initial(), 0)
+    layout = source.layout(start, end)
+    assert [split["id"] for split in layout] == ["one"]
+    assert source.split_reader(start, end, layout).gone == frozenset()
+    brokers.has(100, known_as="two")
+    for ask in (reader(brokers).split_reader, reader(brokers).check_again):
+        with pytest.raises(
+            SourceError, match=r"topic 't' \(one\) is gone, or was made anew: restore"
+        ):
+            ask(start, end, layout)
+    skipping = reader(brokers, on_lost="skip").split_reader(start, end, layout)
+    assert [*skipping.read(layout[0])] == []
+    before_ids = [{name: what for name, what in split.items() if name != "id"} for split in layout]
+    before = {"topics": {"t": {**end["topics"]["t"], "id": ""}}}
+    assert reader(brokers).split_reader(start, before, before_ids).gone == frozenset()
+
+
+def test_a_topic_that_is_gone_is_told_once_where_that_is_allowed():
+    brokers = Told(60)
+    source = reader(brokers, on_lost="skip")
+    begun = source.latest(source.initial(), 0)
+    gone, brokers.topics = brokers.topics, {}
+    assert source.latest(begun, 0) is begun
+    assert "topic 't' (one) is gone" in str(source.complaint)
+    assert source.latest(begun, 0) is begun
+    assert source.complaint is None
+    assert brokers.anew == [True, False, True, False]
+    brokers.topics = gone
+    assert source.latest(begun, 0) is begun
+
+
+def test_a_stream_that_found_no_topic_has_begun():
+    """Topics that are found later are read from their first record, wherever it begins."""
+    brokers = Told()
+    brokers.topics.clear()
+    connector = KafkaConnector(bootstrap="h:9092", pattern="t.*", starting="latest")
+    source = KafkaReader(connector, name="clicks", brokers=brokers)
+    begun = source.latest(source.initial(), 0)
+    assert begun == {"topics": {}, "begun": True}
+    assert source.latest(begun, 0) is begun
+    brokers.has(500)
+    brokers.first = {Part("t", 0): 500}
+    end = source.latest(begun, 0)
+    assert [(s["start"], s["stop"]) for s in source.layout(begun, end)] == [(0, 500)]
+
+
 def test_what_was_asked_a_while_ago_is_asked_again_before_records_count_as_lost():
     brokers = Told(60)
     source = reader(brokers)
@@ -188,6 +241,9 @@ def test_topics_and_partitions_that_do_not_exist_are_named():
     connector = KafkaConnector(bootstrap="h:9092", assignments={"t": (1, 4)})
     with pytest.raises(SourceError, match="topic 't' has no partition 4; there are 0, 1"):
         KafkaReader(connector, brokers=brokers).latest({"topics": {}}, 0)
+    brokers.first = {Part("t", 0): 1, Part("u", 0): 1}
+    with pytest.raises(SourceError, match="starting= gives an offset of u/0, which is not read"):
+        reader(brokers, starting={"u": {0: 1}}).latest({"topics": {}}, 0)
 
 
 @pytest.mark.parametrize(
@@ -199,6 +255,7 @@ def test_topics_and_partitions_that_do_not_exist_are_named():
         ({"topics": "a", "starting": "now"}, "starting must be"),
         ({"topics": "a", "starting": datetime(2026, 1, 1)}, "no time zone"),  # noqa: DTZ001
         ({"topics": "a", "starting": {"a": {0: -3}}}, r"starting\['a'\] must be"),
+        ({"topics": "a", "starting": {"a": {"0": 3}}}, r"starting\['a'\] .* both whole numbers"),
         ({"topics": "a", "isolation": "none"}, "isolation must be one of read_committed"),
         ({"topics": "a", "per_timestep": 0}, "at least 1"),
         ({"topics": "a", "wait_s": 0}, "wait_s must be above 0"),

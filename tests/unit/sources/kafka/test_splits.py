@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rechannel.errors import StorageError
+from rechannel.errors import SourceError, StorageError
 from rechannel.sources.kafka import splits
 from rechannel.sources.kafka.splits import KafkaSplits
 
@@ -46,13 +46,20 @@ class Client:
         self.log, self.queue = list(queue), deque[Message]()
         self.assigned: list[int] = []
         self.closed = False
+        self.low = 0
 
     def assign(self, positions):
         (position,) = positions
         self.assigned.append(position.offset)
+        if position.offset < self.low:
+            self.queue = deque([Message(0, KafkaError._AUTO_OFFSET_RESET)])
+            return
         self.queue = deque(
             each for each in self.log if each.at >= position.offset or each.event is not None
         )
+
+    def get_watermark_offsets(self, part, timeout):
+        return self.low, max(each.at for each in self.log)
 
     def consume(self, most, timeout):
         return [self.queue.popleft() for _ in range(min(most, len(self.queue)))]
@@ -73,9 +80,13 @@ def no_consumers_kept(monkeypatch):
 class Reader(KafkaSplits):
     """Reads with one client."""
 
-    def __init__(self, client: Client, wait_s: float = 0.05) -> None:
+    def __init__(self, client: Client, wait_s: float = 0.05, *, skips: bool = False) -> None:
         super().__init__(
-            client={}, isolation="read_committed", wait_s=wait_s, columns=("offset", "value")
+            client={},
+            isolation="read_committed",
+            wait_s=wait_s,
+            columns=("offset", "value"),
+            skips=skips,
         )
         object.__setattr__(self, "given", client)
 
@@ -99,6 +110,20 @@ def test_ranges_one_after_the_other_are_read_with_one_assignment():
     assert client.assigned == [0]
     assert reader.offsets(1, 3) == [1, 2]
     assert client.assigned == [0, 1]
+
+
+def test_records_that_retention_took_before_they_were_read_are_left_out_where_that_is_allowed():
+    for low, left in ((3, [3, 4]), (5, []), (9, [])):
+        client = Client(*records(*range(low, 12)), end(12))
+        client.low = low
+        strict = Reader(client)
+        with pytest.raises(
+            SourceError, match=r"at offset 2, of a range that ends at 5: .* on_lost='skip'"
+        ):
+            strict.offsets(2, 5)
+        skipping = Reader(client, skips=True)
+        assert skipping.offsets(2, 5) == left
+        assert skipping.offsets(5, 12) == list(range(max(low, 5), 12))
 
 
 def test_records_after_a_range_are_kept_for_the_next_one():
