@@ -216,6 +216,7 @@ def test_records_that_retention_has_deleted_are_told(kafka):
     kafka.create("short", 1)
     produce(kafka, "short", range(10))
     source = reader(kafka, "short", per_timestep=4)
+    longer = source.latest(source.initial(), 0, Bound(units=9))
     at = source.latest(source.initial(), 0)
     (gone,) = kafka.admin().delete_records([TopicPartition("short", 0, 7)]).values()
     gone.result(30)
@@ -225,7 +226,6 @@ def test_records_that_retention_has_deleted_are_told(kafka):
         rows(source, source.initial(), at)
     skipping = reader(kafka, "short", on_lost="skip")
     assert rows(skipping, skipping.initial(), at).num_rows == 0
-    longer = source.latest(skipping.initial(), 0, Bound(units=9))
     assert numbers(rows(skipping, skipping.initial(), longer)) == [7, 8]
     end = skipping.latest(at, 0)
     assert numbers(rows(skipping, at, end)) == [7, 8, 9]

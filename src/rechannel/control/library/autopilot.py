@@ -9,6 +9,7 @@ One change is under way at a time."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from rechannel.control.controller import Control, Controller, Outcome
 from rechannel.control.library.attempt import under_way
@@ -101,8 +102,13 @@ class Autopilot(Controller):
         return None
 
     def on_complete(self, control: Control[Flying], outcome: Outcome) -> None:
-        """Mend what the tasks were asked about, if it still binds."""
-        found = None if outcome.failed or under_way(control) else view_of(control, self.rules)
+        """Mend what the tasks were asked about, if it still binds; else it is AutoScale's turn."""
+        if under_way(control) or control.state.state != "watching":
+            return
+        found = None if outcome.failed else view_of(control, self.rules)
         view, bound = found or (None, None)
         if view is not None and bound is not None and answered(bound, outcome.replies):
             mend(control, view, bound, outcome.replies, self.rules)
+        else:
+            control.state = replace(control.state, held=False)
+            take_turn(control, self.scale)

@@ -89,14 +89,18 @@ class AutoScale(Controller):
         """Make one decision, and request its changes. Returns whether there are any."""
         action, said, steered = self.goal.decided(control, window, self.memory, self.strategy)
         self.memory = steered.memory
-        known = control.state.with_window(window.last, steered)
-        control.state = known.with_decision(decision_of(said, action, window.last))
+        known = control.state
+        control.state = known.with_window(window.last, steered).with_decision(
+            decision_of(said, action, window.last)
+        )
         if action is None:
             return False
         number = action.executors if self.goal.scales_executors else None
         changes, refused = allowed(control, action.parallelism, number)
         control.notes.extend(refused)
-        if changes:
+        if not changes:
+            control.state = control.state.without_change(known.steered)
+        else:
             control.reconfigure(one_change(changes), strategy=self.strategy, reason=said.why)
         control.state = control.state.after_request(control, refused, requested=bool(changes))
         return bool(changes)

@@ -76,6 +76,16 @@ class Scaling:
         steered = carried_out(self.steered, at_s)
         return replace(self, requested=None, steered=steered).with_result(became)
 
+    def without_change(self, before: Steered) -> Scaling:
+        """Return it after a decision that the stream refuses: it is no change, of which there may be so many.
+
+        before: as it was when the decision was made.
+        """
+        steered = replace(
+            self.steered, changes=before.changes, changed_s=before.changed_s, trial=before.trial
+        )
+        return replace(self, steered=steered)
+
     def after_request(
         self, control: Control[Scaling], refused: Sequence[str], *, requested: bool
     ) -> Scaling:

@@ -74,7 +74,7 @@ def step(
     state, worse = _judged(settings, state, window, present)
     if worse is not None:
         return _back(settings, state, said, worse, window)
-    if state.trial is not None and state.trial.windows:
+    if state.trial is not None and state.trial.windows and not window.catching_up:
         why = f"{len(state.trial.windows)} of {settings.judged_after} windows since the last change"
         return None, replace(state, decision=replace(said, outcome="judging", why=why))
     advice, memory = policy.decide(seen, state.memory)

@@ -176,6 +176,8 @@ class _Range:
         self._topic, self._partition = split["topic"], split["partition"]
         self._at, self._stop, self._wait_s = split["start"], split["stop"], wait_s
         self._until, self._skips = 0.0, skips
+        self._first = -1
+        """Offset of the first record that is there, if some before it are gone."""
 
     @property
     def _where(self) -> str:
@@ -198,7 +200,7 @@ class _Range:
                 got = self._within(self._without_events(self._fetched()))
                 if got:
                     yield got
-            consumer.at = self._stop
+            consumer.at = max(self._stop, self._first)
         except KafkaException as error:
             raise self._unreadable(error.args[0]) from error
 
@@ -257,12 +259,15 @@ class _Range:
 
         part = TopicPartition(self._topic, self._partition)
         low, _ = self._client.get_watermark_offsets(part, self._wait_s)
-        if low <= self._at:
+        if low > self._at:
+            what = "%s: the records from offset %d to %d are gone and are left out"
+            _LOG.warning(what, self._where, self._at, min(low, self._stop))
+        elif time.monotonic() > self._until:  # before that, it may be what was asked for earlier
             msg = f"{self._where} cannot be read at offset {self._at}, and begins at {low}"
             raise StorageError(msg)
-        _LOG.warning("%s: the records from offset %d to %d are gone", self._where, self._at, low)
-        self._at = min(low, self._stop)
-        self._client.assign([TopicPartition(self._topic, self._partition, self._at)])
+        self._first = max(low, self._at)
+        self._client.assign([TopicPartition(self._topic, self._partition, self._first)])
+        self._at = min(self._first, self._stop)
 
     def _unreadable(self, error: Any) -> SourceError:
         where = f"at offset {self._at}, of a range that ends at {self._stop}"

@@ -10,7 +10,9 @@ import pytest
 
 import rechannel as rc
 from rechannel.control.library.flight import Flying
+from rechannel.control.library.hotkeys import AskHotKeys, HotKeys
 from rechannel.errors import RefusedError
+from rechannel.kernels.protocol.control import TaskView
 from rechannel.model.codec import decode
 from rechannel.model.configuration import Combine
 from rechannel.model.hashing import hash_columns
@@ -95,6 +97,28 @@ def test_rows_of_a_hot_key_are_combined_before_they_are_sent(monkeypatch):
     (made,) = mended(flight)
     assert "the key 5 has 5" in made.why
     assert flight.configuration.operators["counts"].combine is Combine.ON
+
+
+def test_where_a_task_does_not_answer_autoscale_has_the_turn(monkeypatch):
+    """Without all answers nothing is known of hot keys, however often the tasks are asked."""
+    answer = AskHotKeys.on_complete
+
+    def fails(self: AskHotKeys, task: TaskView) -> HotKeys:
+        if task.task == 0:
+            raise ValueError("no time")
+        return answer(self, task)
+
+    monkeypatch.setattr(AskHotKeys, "on_complete", fails)
+    flight = Flight(
+        monkeypatch,
+        Machines(cost=cost, slowness=ALIKE),
+        rows_per_second=160,
+        key=lambda n: n % 64 if n % 2 else 5,
+    )
+    flight.run(24)
+    seat = flight.process.controllers.board.seat("pilot")
+    assert not seat.suspended
+    assert known(flight).scaling.steered.evaluated_s is not None
 
 
 def test_tasks_of_a_slow_executor_get_less_to_do(monkeypatch):

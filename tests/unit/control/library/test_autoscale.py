@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
-from rechannel.control.library import scale_goal
+from rechannel.control.library import autoscale, scale_goal
 from rechannel.control.library.scaled import Scaling, coming_s, ended
 from rechannel.engine.reconfigure.cluster import FixedCluster
 from rechannel.engine.reconfigure.measured import Measured
@@ -25,6 +25,7 @@ FIXED_MS, ROW_MS, READ_MS, INTERVAL_MS = 5.0, 1.0, 0.01, 1_000
 SHARE = 0.8
 WINDOW_S = 4.0
 KEYS = 64
+STEERING = {"interval_s": WINDOW_S, "warm_up_s": 1, "down_delay_s": 2 * WINDOW_S}
 
 
 def priced(timestep: TimestepTasks) -> TimestepTasks:
@@ -69,11 +70,10 @@ class Busy:
             configure=uncombined,
             cluster=FixedCluster(room=room),
         )
-        steering = {"interval_s": WINDOW_S, "warm_up_s": 1, "down_delay_s": 2 * WINDOW_S}
         scale = rc.control.library.AutoScale(
             **{
                 "cores_per_executor": 16,
-                "steering": steering,
+                "steering": STEERING,
                 "target_utilisation": SHARE,
                 "bins": 64,
                 **goal,
@@ -259,6 +259,27 @@ def test_executors_are_waited_for_by_the_timestep_before_and_the_one_after(durat
     cores = Cores(executors=1, cores_per_executor=1, durations_ms=durations_ms)
     control = SimpleNamespace(changes=(), requested=lambda _: True, refusal=lambda _: "")
     assert goal._limited(control, SimpleNamespace(cores=cores)).delay_s == delay_s
+
+
+def test_a_decision_that_the_stream_refuses_is_no_change(monkeypatch):
+    """Else as many as there may be would hold back the one that is needed."""
+    refuses, allowed = [True], autoscale.allowed
+
+    def refused(control, parallelism, number):
+        if refuses[0]:
+            return [], ["it is spread"]
+        return allowed(control, parallelism, number)
+
+    monkeypatch.setattr(autoscale, "allowed", refused)
+    busy = Busy(2_400, 1, policy="ds2", steering={**STEERING, "most_changes": 2})
+    busy.run(60)
+    told = [each for each in decisions(busy) if each.outcome == "changed"]
+    assert len(told) > 2
+    assert {each.became for each in told} == {"it is spread"}
+    refuses.clear()
+    refuses.append(False)
+    busy.run(24)
+    assert busy.tasks == 4
 
 
 def test_a_request_that_left_no_change_was_refused():

@@ -265,6 +265,25 @@ def test_a_change_is_judged_by_the_median_of_some_windows():
     assert stream.outcomes(4) == ["changed", "judging", "judging", "rolled back"]
 
 
+def test_the_policy_is_asked_while_a_backlog_is_worked_off():
+    """Such windows do not judge the last change, and there may be many of them."""
+    settings, policy = (
+        replace(EAGER, judged_after=2),
+        Says((Advice(executors=6), Advice(executors=9))),
+    )
+    timesteps = {"interval_ms": 1000, "durations_ms": (900.0,) * 10}
+    even, more = ({"flatmap": tasks_of(rate, 2, **COST)} for rate in (100, 130))
+    outcomes, state = [], None
+    for number, activities in enumerate((even, even, more)):
+        executors = 4 if not number else 6
+        seen = batches(
+            executors=executors, start_s=10.0 * number, activities=activities, **timesteps
+        )
+        _, state = step(settings, policy, seen, state)
+        outcomes.append(state.decision.outcome)
+    assert outcomes == ["changed", "judging", "changed"]
+
+
 def test_another_load_is_no_reason_to_take_a_plan_back():
     stream = Stream(EAGER, wants(9, 9))
     stream.window()
