@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,7 @@ from rechannel.cli.screen import count, say
 from rechannel.cli.signals import Asked
 from rechannel.errors import RechannelError, RefusedError
 from rechannel.reconfigure.notation import byte_count
+from rechannel.threads import DaemonThreads
 
 if TYPE_CHECKING:
     from rechannel.ingest.server import IngestServer
@@ -94,12 +96,17 @@ def ingest(  # noqa: PLR0913, PLR0917 - the options of the command
     with Asked() as signals, server:
         left = f" (token: {server.token_file})" if server.token_file else ""
         say(f"taking rows for {directory} at {server.url}{left}")
+        remover = DaemonThreads(1, "rechannel-ingest-remove")  # it may take long, or for ever
+        removing: Future[None] | None = None
         until_removal = 0.0
         while server.is_open and not signals.asked.wait(_POLL_SECONDS):
             until_removal -= _POLL_SECONDS
-            if states and until_removal <= 0:
+            if states and until_removal <= 0 and (removing is None or removing.done()):
                 until_removal = _REMOVE_SECONDS
-                _try_to_remove(server, states)
+                if removing is not None:
+                    removing.result()
+                removing = remover.submit(_try_to_remove, server, states, signals.asked.is_set)
+        remover.shutdown(wait=False)
         if signals.asked.is_set():
             say("stopping: requests that have begun are finished; a second signal ends at once")
     say(f"stopped: the log has {count(server.committer.standing.rows)} rows")
@@ -111,18 +118,24 @@ def ingest(  # noqa: PLR0913, PLR0917 - the options of the command
         raise RechannelError("the server has ended by itself; see its log")
 
 
-def _try_to_remove(server: IngestServer, states: Sequence[str]) -> None:
+def _try_to_remove(server: IngestServer, states: Sequence[str], stop: Callable[[], bool]) -> None:
     """Remove what was read; what cannot be done now is tried again."""
     try:
-        _remove(server.log, states, quiet=True)
+        _remove(server.log, states, stop, quiet=True)
     except RechannelError as error:
         _LOG.warning("ingest: nothing is removed: %s", error)
 
 
-def _remove(log: IngestLog, states: Sequence[str], *, quiet: bool = False) -> None:
+def _remove(
+    log: IngestLog,
+    states: Sequence[str],
+    stop: Callable[[], bool] = lambda: False,
+    *,
+    quiet: bool = False,
+) -> None:
     from rechannel.ingest.retention import remove_read
 
-    removal = remove_read(log, states)
+    removal = remove_read(log, states, stop)
     if removal.files or not quiet:
         say(
             f"removed {count(removal.files)} files: read up to {count(removal.read)}, removed up to"

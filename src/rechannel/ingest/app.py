@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,12 +111,14 @@ class Ingest:
         if name is not None:
             digest = xxhash.xxh3_128_hexdigest(body)
             numbered = Numbered(producer=name, sequence=sequence, digest=digest)
-        return await self._kept(rows, numbered)
+        return await self._kept(rows, numbered, share)
 
-    async def _kept(self, rows: pa.RecordBatch, numbered: Numbered | None) -> JSONResponse:
+    async def _kept(
+        self, rows: pa.RecordBatch, numbered: Numbered | None, share: Share
+    ) -> JSONResponse:
         repeated = False
         if numbered is not None or rows.num_rows:
-            answer = await self._done(Item(request=Posted(rows=rows, numbered=numbered)))
+            answer = await self._done(Item(request=Posted(rows=rows, numbered=numbered)), share)
             repeated = answer is Verdict.REPEATED
         said: dict[str, Any] = {"rows": rows.num_rows, "repeated": repeated}
         if numbered is not None:
@@ -156,14 +157,17 @@ class Ingest:
             {"status": "ok" if well else "failing"}, status_code=200 if well else 503
         )
 
-    async def _done(self, item: Item) -> Outcome:
-        """Return what became of an item. Raises what went wrong."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Outcome] = loop.create_future()
-        item.tag = future
+    async def _done(self, item: Item, share: Share | None = None) -> Outcome:
+        """Return what became of an item. Raises what went wrong. share: what its rows hold of the room."""
+        waiting = Waiting(asyncio.get_running_loop().create_future())
+        item.tag = waiting
         self.committer.submit(item)
+        if (
+            share is not None
+        ):  # the rows wait on for the store when the request no longer waits for them
+            waiting.held = share.handed_over()
         try:
-            outcome = await asyncio.wait_for(future, PATIENCE_S)
+            outcome = await asyncio.wait_for(waiting.future, PATIENCE_S)
         except TimeoutError as error:
             raise StorageError(f"the store has not answered for {PATIENCE_S:g} s") from error
         if isinstance(outcome, RechannelError):
@@ -171,20 +175,39 @@ class Ingest:
         return outcome
 
 
-def tell(outcomes: list[tuple[Item, Outcome]]) -> None:
-    """Give outcomes to the requests that wait for them. Called in the committer's thread."""
-    futures: list[tuple[asyncio.Future[Outcome], Outcome]] = [
-        (item.tag, outcome) for item, outcome in outcomes if isinstance(item.tag, asyncio.Future)
-    ]
-    if futures:
-        with suppress(RuntimeError):  # the server has ended before the committer
-            futures[0][0].get_loop().call_soon_threadsafe(_set, futures)
+@dataclass(slots=True, eq=False)
+class Waiting:
+    """A request that waits for what becomes of its item."""
+
+    future: asyncio.Future[Outcome]
+    held: Share | None = None
 
 
-def _set(futures: list[tuple[asyncio.Future[Outcome], Outcome]]) -> None:
-    for future, outcome in futures:
-        if not future.done():
-            future.set_result(outcome)
+@dataclass(slots=True, eq=False)
+class Answers:
+    """Gives outcomes to the requests that wait for them."""
+
+    cut_off: int = 0
+    """Requests whose items were done and that could not be answered any more, as the server had ended."""
+
+    def tell(self, outcomes: list[tuple[Item, Outcome]]) -> None:
+        """Give outcomes to their requests. Called in the committer's thread."""
+        made = [(item.tag, got) for item, got in outcomes if isinstance(item.tag, Waiting)]
+        if not made:
+            return
+        self.cut_off += sum(waiting.future.cancelled() for waiting, _ in made)
+        try:
+            made[0][0].future.get_loop().call_soon_threadsafe(_set, made)
+        except RuntimeError:  # the server has ended before the committer
+            self.cut_off += sum(not waiting.future.done() for waiting, _ in made)
+
+
+def _set(made: list[tuple[Waiting, Outcome]]) -> None:
+    for waiting, outcome in made:
+        if waiting.held is not None:
+            waiting.held.give()
+        if not waiting.future.done():
+            waiting.future.set_result(outcome)
 
 
 def _kind(header: str) -> str:

@@ -23,9 +23,10 @@ def read_stream(body: bytes, columns: Columns) -> pa.RecordBatch:
         _check_messages(body)
         with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
             _check_schema(reader.schema, columns)
-            batches = list[pa.RecordBatch]()
+            batches, count = list[pa.RecordBatch](), 0
             for batch in reader:
-                columns.check_count(sum(each.num_rows for each in batches) + batch.num_rows)
+                count += batch.num_rows
+                columns.check_count(count)
                 batch.validate(full=True)
                 batches.append(_ordered(batch, columns))
     except (pa.ArrowException, OSError, struct.error) as error:

@@ -67,6 +67,7 @@ def _bad_line(body: bytes, error: BaseException) -> BadRowsError:
 
 
 def _rows(objects: Sequence[msgspec.Raw], columns: Columns) -> pa.RecordBatch:
+    columns.check_count(len(objects))  # a line may have several
     if not objects:
         return pa.RecordBatch.from_pylist([], columns.schema)
     lines = _lines(objects)

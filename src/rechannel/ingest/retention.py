@@ -6,7 +6,7 @@ newest checkpoint, and never the last file: what comes next follows from them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,8 +31,12 @@ class Removal:
     """Files that were removed by this look."""
 
 
-def remove_read(log: IngestLog, states: Sequence[str]) -> Removal:
+def remove_read(
+    log: IngestLog, states: Sequence[str], stop: Callable[[], bool] = lambda: False
+) -> Removal:
     """Remove the files that all jobs have read. states: their state directories or URLs, at least one.
+
+    stop: asked before each file whether to leave the rest to a later look.
 
     Raises RefusedError if one is no state directory, or its job does not read this log; StorageError,
     DamagedStateError.
@@ -46,7 +50,7 @@ def remove_read(log: IngestLog, states: Sequence[str]) -> Removal:
     gone, folders = 0, set[str]()
     for key in log.store.list(FILES):
         number = number_of(key)
-        if number > max(through, before):
+        if number > max(through, before) or stop():
             break
         log.store.delete(key)
         gone += 1

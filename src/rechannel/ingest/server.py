@@ -31,6 +31,8 @@ from rechannel.state.stores.locations import (
 if TYPE_CHECKING:
     import uvicorn
 
+    from rechannel.ingest.app import Answers
+
 PORT = 8521
 """Default port."""
 
@@ -102,6 +104,7 @@ class IngestServer:
     token: str
     token_file: Path | None
     """File with the token that was made for this server; None for a token that was given."""
+    _answers: Answers
     _server: uvicorn.Server
     _listener: socket.socket
     host: str = field(init=False)
@@ -132,7 +135,8 @@ class IngestServer:
         """Keep and answer what has begun, and end. A store that does not answer is given up after a minute."""
         self._server.should_exit = True
         self._thread.join(GRACEFUL_S + 10)
-        self.is_complete = self.committer.close(GRACEFUL_S)
+        ended = not self._thread.is_alive()
+        self.is_complete = self.committer.close(GRACEFUL_S) and ended and not self._answers.cut_off
 
     def __enter__(self) -> Self:
         """Return itself; closed at the end of the `with`."""
@@ -165,7 +169,7 @@ def serve_log(
     require_extra()
     import uvicorn
 
-    from rechannel.ingest.app import KINDS, KINDS_MESSAGE, TOKEN_MESSAGE, UNLOCKED, Ingest, tell
+    from rechannel.ingest.app import KINDS, KINDS_MESSAGE, TOKEN_MESSAGE, UNLOCKED, Answers, Ingest
     from rechannel.serve.guard import Guard, Room, Rules
 
     limits = limits or Limits()
@@ -190,8 +194,9 @@ def serve_log(
         token_message=TOKEN_MESSAGE,
         unlocked=UNLOCKED,
     )
-    committer = Committer(writer=writer, done=tell, linger_s=limits.linger_s)
+    answers = Answers()
+    committer = Committer(writer=writer, done=answers.tell, linger_s=limits.linger_s)
     app = Ingest(committer=committer, columns=columns, log=log.identity.id).application()
     guard = Guard(app, rules, most_bytes=limits.request_bytes, room=Room(limits.waiting_bytes))
     server = uvicorn.Server(configuration(guard, graceful_s=GRACEFUL_S))
-    return IngestServer(log, committer, secret, left, server, listener)
+    return IngestServer(log, committer, secret, left, answers, server, listener)

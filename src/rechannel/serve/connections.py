@@ -51,8 +51,10 @@ class Impatient(H11Protocol):
         self._watch()
 
     def on_response_complete(self) -> None:
-        """Start the deadline of the next request."""
+        """Start the deadline of the next request. Who was answered before the end of a body has no next one."""
         super().on_response_complete()
+        if self.conn.their_state is h11.SEND_BODY:
+            self.transport.close()
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:

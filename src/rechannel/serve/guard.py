@@ -152,6 +152,12 @@ class Share:
         self.size += size
         return True
 
+    def handed_over(self) -> Share:
+        """Return another one that holds everything in place of this one, longer than the request lasts."""
+        other = Share(self._room)
+        other.size, self.size = self.size, 0
+        return other
+
     def give(self) -> None:
         """Hold nothing any more."""
         if self._room is not None:

@@ -105,7 +105,11 @@ def test_members_that_are_no_columns_can_be_ignored():
 
 def test_rows_that_would_take_too_much_memory_are_refused(monkeypatch):
     monkeypatch.setattr(of_columns, "EXPANDED_BYTES", 1_000)
-    for read, body in ((read_lines, b"{}\n" * 50), (read_array, b"[" + b"{}," * 50 + b"{}]")):
+    for read, body in (
+        (read_lines, b"{}\n" * 50),
+        (read_lines, b"{} " * 50),
+        (read_array, b"[" + b"{}," * 50 + b"{}]"),
+    ):
         with pytest.raises(TooManyRowsError, match=r"at most \d+ of these columns"):
             read(body, COLUMNS)
     with pytest.raises(TooManyRowsError):

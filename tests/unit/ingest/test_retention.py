@@ -169,3 +169,14 @@ def test_folders_of_removed_files_go(log, tmp_path, monkeypatch):
     assert writer_of(log).known.number == 35
     write(writer, range(36, 38))
     assert read_all(log, tmp_path / "a") == [36, 37]
+
+
+def test_a_removal_stops_when_it_is_asked_to(log, tmp_path):
+    writer = writer_of(log, every=1)
+    write(writer, range(1, 6))
+    read_all(log, tmp_path / "a")
+    asked = iter([False, False, True])
+    assert remove_read(writer.log, [str(tmp_path / "a")], lambda: next(asked)).files == 2
+    assert there(log) == [3, 4, 5]
+    assert remove_read(writer.log, [str(tmp_path / "a")]).files == 2
+    assert there(log) == [5]

@@ -18,7 +18,7 @@ from rechannel.errors import (
     StorageError,
 )
 from rechannel.ingest.committing import TROUBLE_S, Item
-from rechannel.ingest.server import STALE_S
+from rechannel.ingest.server import STALE_S, Limits
 from rechannel.sources.ingest.log import key_of
 from rechannel.state.stores import local
 from tests.support.ingesting import (
@@ -280,3 +280,35 @@ def test_a_request_does_not_wait_for_ever_and_few_wait_at_all(server, producer, 
     monkeypatch.setattr("rechannel.ingest.app.PATIENCE_S", PATIENCE)
     assert producer.send([1], producer="p", sequence=1)[1]["repeated"] is True
     assert kept(path) == [1]
+
+
+def test_rows_that_still_wait_for_the_store_count_as_waiting(path, monkeypatch):
+    """Their requests are over, and their rows are there: else a store that hangs would fill the memory."""
+    monkeypatch.setattr("rechannel.ingest.app.PATIENCE_S", 0.2)
+    limits = Limits(request_bytes=4_000, waiting_bytes=4_000)
+    with serving(path, limits=limits) as server, Producer(server) as producer:
+        _, go = slow_keeping(server, monkeypatch)
+        assert producer.send(range(200))[0] == 503
+        assert producer.send(range(200))[0] == 429
+        assert producer.get("/health")[0] == 200
+        go.set()
+        until(lambda: not server.committer.standing.waiting)
+        monkeypatch.setattr("rechannel.ingest.app.PATIENCE_S", PATIENCE)
+        until(lambda: producer.send(range(200))[0] == 200)
+
+
+def test_requests_that_an_end_cuts_off_are_not_all_answered(path, monkeypatch):
+    monkeypatch.setattr("rechannel.ingest.server.GRACEFUL_S", 0.2)
+    server = serving(path)
+    begun, go = slow_keeping(server, monkeypatch)
+    with ThreadPoolExecutor(2) as pool, Producer(server) as producer:
+        first = pool.submit(producer.send, [1])
+        assert begun.wait(PATIENCE)
+        end = pool.submit(server.close)
+        until(lambda: first.done())
+        go.set()
+        end.result()
+        failed = first.exception() or first.result()[0] == 500
+    assert failed
+    assert kept(path) == [1]
+    assert not server.is_complete

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 from types import SimpleNamespace
@@ -83,6 +84,21 @@ def test_who_does_not_finish_the_head_of_a_request_is_cut_off(connect, server, m
     one = connect()
     one.sendall(sent)
     assert hears(one) == b""
+    assert status(server) == 200
+
+
+@pytest.mark.parametrize("more", [b"", b"x"])
+def test_who_leaves_out_the_body_of_a_probe_is_cut_off(connect, server, monkeypatch, more):
+    """Probes need no token, and are answered before a body has come, of which they have none."""
+    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 3)
+    made = [connect() for _ in range(3)]
+    for one in made:
+        one.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n")
+        assert answers(one) == 200
+    for one in made:
+        with contextlib.suppress(ConnectionError):
+            one.sendall(more)
+        assert hears(one) == b""
     assert status(server) == 200
 
 

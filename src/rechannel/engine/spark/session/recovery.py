@@ -15,12 +15,14 @@ from rechannel.errors import SessionError
 
 SPARK, FAST = "spark", "fast"
 HEARTBEAT, TIMEOUT = "spark.executor.heartbeatInterval", "spark.network.timeout"
+LOST = "spark.storage.blockManagerHeartbeatTimeoutMs"
+"""After how long without a heartbeat an executor is lost. Spark takes TIMEOUT for it only where it is not set."""
 ASK = "spark.rpc.askTimeout"
 
 _FAST = {
     # The driver: an executor without a heartbeat for so long is lost; how often it looks.
     TIMEOUT: "8s",
-    "spark.storage.blockManagerHeartbeatTimeoutMs": "8s",
+    LOST: "8s",
     "spark.network.timeoutInterval": "1s",
     HEARTBEAT: "1s",
     # A task that fetches from a host that does not answer fails after some 5 seconds, and names the host. It learns
@@ -52,10 +54,13 @@ def recovery_settings(profile: str, given: Mapping[str, str]) -> Mapping[str, st
     if profile not in PROFILES:
         msg = f"recovery={profile!r} is unknown; it is {' or '.join(map(repr, PROFILES))}"
         raise SessionError(msg)
-    settings = {**PROFILES[profile], **given}
-    if profile == FAST:
-        _check(settings)
-    return PROFILES[profile]
+    if profile != FAST:
+        return PROFILES[profile]
+    made = dict(_FAST)
+    if TIMEOUT in given and LOST not in given:
+        made[LOST] = f"{_seconds(TIMEOUT, given[TIMEOUT], default='s') * 1e3:.0f}ms"
+    _check({**made, **given})
+    return made
 
 
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
@@ -63,13 +68,13 @@ _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0
 
 def _check(settings: Mapping[str, str]) -> None:
     heartbeat = _seconds(HEARTBEAT, settings[HEARTBEAT], default="ms")
-    timeout = _seconds(TIMEOUT, settings[TIMEOUT], default="s")
-    if BEATS * heartbeat > timeout:
-        msg = (
-            f"{TIMEOUT} is {settings[TIMEOUT]} and {HEARTBEAT} is {settings[HEARTBEAT]}: executors that live would be"
-            f" taken for lost. Leave room for {BEATS} heartbeats, or leave both to recovery={FAST!r}"
-        )
-        raise SessionError(msg)
+    for name, default in ((TIMEOUT, "s"), (LOST, "ms")):
+        if BEATS * heartbeat > _seconds(name, settings[name], default=default):
+            msg = (
+                f"{name} is {settings[name]} and {HEARTBEAT} is {settings[HEARTBEAT]}: executors that live would be"
+                f" taken for lost. Leave room for {BEATS} heartbeats, or leave both to recovery={FAST!r}"
+            )
+            raise SessionError(msg)
 
 
 def _seconds(name: str, value: str, *, default: str) -> float:
