@@ -136,14 +136,15 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
         if running is None:
             return
         signals.listen()  # again: Spark installs its own handler when a session is made
-        with _heard_by_jvm(), _served(running, serve, token, allow or ()) as server:
+        with _heard_by_jvm(), _served(running, serve, token, allow or (), signals.asked) as server:
             if server is not None:
                 left = f" (token: {server.token_file})" if server.token_file else ""
                 watcher.say(f"serving it at {server.url}{left}")
             _follow(running, watcher, signals.asked, until_idle=until_idle, most=most)
+    missed = f", and {count(watcher.missed)} more that were not followed" if watcher.missed else ""
     watcher.say(
         f"job {running.name!r} stopped after {watcher.seconds:,.1f} s:"
-        f" {count(watcher.timesteps)} timesteps, {count(watcher.rows)} rows"
+        f" {count(watcher.timesteps)} timesteps, {count(watcher.rows)} rows{missed}"
     )
 
 
@@ -167,9 +168,16 @@ def _check_served(address: str) -> None:
 
 @contextmanager
 def _served(
-    running: RunningJob, address: str | None, token: str | None, allow: Sequence[str]
+    running: RunningJob,
+    address: str | None,
+    token: str | None,
+    allow: Sequence[str],
+    asked: Event,
 ) -> Iterator[Server | None]:
-    """Serve the job if an address is given; stop it if that fails."""
+    """Serve the job if an address is given; stop it if that fails.
+
+    asked: set when the command shall end; if the job ends by itself, its clients learn that first.
+    """
     from rechannel.serve.address import split_address
 
     server = None
@@ -181,7 +189,11 @@ def _served(
         running.stop()
         raise
     with server or nullcontext():
-        yield server
+        try:
+            yield server
+        finally:
+            if server is not None and not asked.is_set():
+                server.linger()
 
 
 def _follow(
@@ -192,10 +204,14 @@ def _follow(
     asked: set when it shall. most: seconds that ending may take. Raises the error of the job, NotReadyError if it
     takes longer.
     """
-    while not asked.is_set() and not (until_idle and _is_idle(running)):
-        watcher.look(running)
-        if not until_idle and running.await_termination(_POLL_SECONDS):
-            break
+    try:
+        while not asked.is_set() and not (until_idle and _is_idle(running)):
+            watcher.look(running)
+            if not until_idle and running.await_termination(_POLL_SECONDS):
+                break
+    except SystemExit:  # nobody reads the output any more
+        running.stop(most)
+        raise
     if asked.is_set():
         watcher.say(
             "stopping: finishing and publishing the timesteps in flight; a second signal ends at once"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from textwrap import wrap
@@ -24,6 +25,9 @@ from rechannel.cli.words import in_options
 from rechannel.profiling.model import words
 
 _LONG = 40
+
+BROKEN_PIPE = 141
+"""Exit code of a command whose output nobody reads any more: that of SIGPIPE, as a shell has it."""
 
 UNBOUNDED = 10_000
 """Width at which no line is cut."""
@@ -60,6 +64,12 @@ class SafeConsole(Console):
 
     def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
         super().__init__(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
+
+    def on_broken_pipe(self) -> None:
+        """End as a process does that writes to a pipe which nobody reads."""
+        with suppress(SystemExit):
+            super().on_broken_pipe()
+        raise SystemExit(BROKEN_PIPE)
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Make a text of a string."""

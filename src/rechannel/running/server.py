@@ -30,6 +30,9 @@ class Server(Protocol):
     def is_open(self) -> bool:
         """Whether it still answers."""
 
+    def linger(self) -> None:
+        """Answer for some more seconds if the job has ended by itself: its clients may ask how."""
+
     def close(self) -> None:
         """Answer the requests that have arrived, and end. The job continues."""
 

@@ -76,6 +76,11 @@ class Server:
         if threading.current_thread() is not self._thread:
             self._thread.join(CLOSE_SECONDS)
 
+    def linger(self) -> None:
+        """Answer for some more seconds if the job has ended by itself: its clients may ask how."""
+        if not self._job.is_active:
+            self._company.join(LINGER_SECONDS + CLOSE_SECONDS)
+
     def __enter__(self) -> Self:
         """Return itself; closed at the end of the `with`."""
         return self

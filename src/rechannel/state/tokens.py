@@ -25,10 +25,16 @@ def token_file(host: str, port: int) -> Path:
 def leave_token(host: str, port: int, token: str) -> Path:
     """Write the token file. Raises RefusedError if other users can change the runtime folder,
     OSError.
+
+    A server that is bound to all addresses has the port of loopback, too: what another one has left
+    there is of one that was killed.
     """
     path = token_file(host, port)
     owned_folder(path.parent)
     write_secret(path, token)
+    for all_of, loopback in zip(WILDCARDS, _LOCALHOST, strict=True):
+        if path == token_file(all_of, port):
+            token_file(loopback, port).unlink(missing_ok=True)
     return path
 
 

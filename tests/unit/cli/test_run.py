@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -229,6 +230,21 @@ def hangs(batch):
             child.kill()
 
 
+def test_a_job_whose_output_nobody_reads_any_more_is_stopped(program, rechannel, tmp_path):
+    path = program("job = users('one', STATE, rows_per_second=1000)\n")
+    arguments = ["run", str(path), "--in-process", "--json"]
+    code = f"import sys; from rechannel.cli import main; sys.argv[1:] = {arguments!r}; main()"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as child:
+        try:
+            assert json.loads(child.stdout.readline())["timestep"] == 1
+            child.stdout.close()
+            assert child.wait(60) == 141
+        finally:
+            child.kill()
+    status = json.loads(rechannel("status", tmp_path / "state", "--json").out)
+    assert (status["condition"], status["open"]) == ("stopped", [])
+
+
 @pytest.mark.parametrize("options", [[], ["--until-idle"]])
 def test_a_job_that_fails_says_why(program, rechannel, tmp_path, options):
     more = """
@@ -368,6 +384,18 @@ def test_without_a_terminal_a_line_comes_now_and_then():
     ]
 
 
+def test_timesteps_that_were_not_seen_are_counted():
+    console = Console(record=True, width=100, file=io.StringIO())
+    job = FakeJob()
+    with Watcher(json=False, console=console) as watcher:
+        for last in (1, 6, 7):
+            while not job.recent_progress or job.recent_progress[-1].timestep < last:
+                job.commit(job.recent_progress[-1].timestep + 1 if job.recent_progress else 1, 10)
+            watcher.look(job)
+    assert (watcher.timesteps, watcher.missed, watcher.rows) == (4, 3, 40)
+    assert "fake: 3 timesteps were too fast to be shown" in console.export_text()
+
+
 def test_on_a_terminal_a_table_changes():
     text = printed(terminal=True, looks=3)
     assert "fake  timestep 3  12 ms  81 rows/s  in all 30 rows in 18 s" in text
@@ -398,6 +426,32 @@ def test_a_job_is_served_while_it_runs(program, rechannel, tmp_path, monkeypatch
     assert reaction.code == 0, reaction.err
     assert f"serving it at http://{address}" in reaction.err
     assert (seen["name"], seen["active"]) == ("one", True)
+
+
+def test_clients_of_a_job_that_ends_by_itself_learn_it(program, rechannel, monkeypatch):
+    monkeypatch.setenv("RECHANNEL_TOKEN", "s3cret")
+    path = program("job = users('one', STATE, rows=50_000)\n")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    told = []
+
+    def ask_until_it_ends():
+        bearer = {"Authorization": "Bearer s3cret"}
+        while not told or told[-1] == 200:
+            with contextlib.suppress(httpx.ConnectError):
+                answer = httpx.get(f"http://{address}/status", headers=bearer, trust_env=False)
+                told.append(answer.status_code)
+            if told and told[-1] == 200 and not answer.json()["active"]:
+                return
+            time.sleep(0.01)
+
+    thread = threading.Thread(target=ask_until_it_ends, daemon=True)
+    thread.start()
+    reaction = rechannel("run", path, "--in-process", "--until-idle", "--serve", address)
+    assert reaction.code == 0, reaction.err
+    thread.join(1)
+    assert not thread.is_alive()
+    assert told[-1] in {200, 410}
 
 
 @pytest.mark.parametrize("standby", [True, False])

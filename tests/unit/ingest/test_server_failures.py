@@ -305,7 +305,7 @@ def test_requests_that_an_end_cuts_off_are_not_all_answered(path, monkeypatch):
         first = pool.submit(producer.send, [1])
         assert begun.wait(PATIENCE)
         end = pool.submit(server.close)
-        until(lambda: first.done())
+        until(first.done)
         go.set()
         end.result()
         failed = first.exception() or first.result()[0] == 500

@@ -38,6 +38,15 @@ def test_a_token_is_found_by_the_url(host, url):
     assert token_left_for(url) == "s3cret"
 
 
+@pytest.mark.parametrize(("loopback", "all_of"), [("127.0.0.1", "0.0.0.0"), ("::1", "::")])
+def test_a_token_that_a_killed_server_left_hides_no_other(loopback, all_of):
+    leave_token(loopback, 8520, "of a server that was killed")
+    leave_token(all_of, 8520, "s3cret")
+    leave_token(loopback, 8521, "another")
+    assert token_left_for("http://localhost:8520") == "s3cret"
+    assert token_left_for("http://localhost:8521") == "another"
+
+
 @pytest.mark.parametrize(
     ("host", "url"),
     [

@@ -50,6 +50,8 @@ class Watcher:
         self._began = self._said = clock()
         self._seen = -1
         self.timesteps = 0
+        self.missed = 0
+        """Timesteps that were committed and not seen: a job keeps the facts of the latest ones only."""
         self.rows = 0
         self._live: Live | None = None
 
@@ -76,6 +78,10 @@ class Watcher:
     def look(self, job: Watched) -> None:
         """Show what was committed since the last look."""
         new = [each.to_dict() for each in job.recent_progress if each.timestep > self._seen]
+        missed = new[0]["timestep"] - self._seen - 1 if new and self._seen >= 0 else 0
+        if missed:
+            self.missed += missed
+            self.say(f"{job.name}: {count(missed)} timesteps were too fast to be shown")
         for facts in new:
             self._seen = facts["timestep"]
             self.timesteps += 1
