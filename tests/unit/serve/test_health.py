@@ -67,10 +67,10 @@ def test_a_job_that_stops_lives_and_is_not_ready(busy):
     react = driver._react
 
     def waits(event):
-        if driver.stopping:
+        react(event)
+        if driver.stopping:  # no other event need come then
             asked.set()
             held.wait(60)
-        react(event)
 
     driver._react = waits
     stopping = threading.Thread(target=job.stop, daemon=True)

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 TOPICS_S = 5.0
 """For how long what is known of topics and their first records counts; their ends are asked for at every look."""
 
+CLIENT_S = 2.0
+"""How old a client is at least that gets an error, and is replaced."""
+
 MISSING = "reading Kafka needs confluent-kafka: pip install 'rechannel[kafka]'"
 
 T = TypeVar("T")
@@ -57,7 +60,8 @@ class KafkaBrokers:
             raise SetUpError(MISSING) from error
         self._kafka = confluent_kafka
         self._connector, self._clock = connector, clock
-        self._admin = confluent_kafka.admin.AdminClient(connector.client())
+        self._admin = self._connected()
+        self._admin_s = self._clock()
         self._consumer: Any = None
         self._known: dict[str, TopicSeen] = {}
         self._asked_s: float | None = None
@@ -89,6 +93,14 @@ class KafkaBrokers:
     @property
     def _is_known(self) -> bool:
         return self._asked_s is not None and self._clock() - self._asked_s <= TOPICS_S
+
+    def _connected(self) -> Any:
+        return self._kafka.admin.AdminClient(self._connector.client())
+
+    def _connect_anew(self) -> None:
+        """Take another client: one asks leaders that are none any more until it looks for others, minutes later."""
+        if self._clock() - self._admin_s >= CLIENT_S:
+            self._admin, self._admin_s = self._connected(), self._clock()
 
     def _describe(self) -> None:
         now = self._clock()
@@ -210,8 +222,10 @@ class KafkaBrokers:
             gone = self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
             if absent and error.args[0].code() == gone:
                 return None
+            self._connect_anew()
             raise self._silent(what, error) from error
         except TimeoutError as error:
+            self._connect_anew()
             raise self._silent(what, error) from error
 
     def _silent(self, what: str, error: BaseException) -> SourceError:
