@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
@@ -87,6 +88,7 @@ def drive(place: str) -> int:
     return job.status.timestep or 0
 
 
+@pytest.mark.slow  # in process, all operators with changelogs are tested so in every run
 def test_a_changelog_is_that_of_the_table_over_rescales_and_restarts(spark, child, tmp_path):
     driver = child(drive, place=str(tmp_path))
     state = tmp_path / "state"

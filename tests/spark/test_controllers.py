@@ -58,6 +58,7 @@ def drive(place: str, seconds: float) -> int:
     return job.status.timestep
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_killed_amid_a_blocking_operation_carries_it_out_once(
     spark, child, tmp_path: Path, undisturbed
 ):

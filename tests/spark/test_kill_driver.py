@@ -49,7 +49,7 @@ def wait_for_moment(driver, state, epoch, moment):
 
 @pytest.mark.parametrize("in_flight", [2, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_killed_driver_goes_on(spark, child, tmp_path, thorough, in_flight):
-    kills = 25 if thorough else 3
+    kills = 25 if thorough else 2
     timesteps = 3 * kills + 4
     rows = PER_TIMESTEP * timesteps
     undisturbed = run(

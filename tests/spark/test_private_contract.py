@@ -583,6 +583,7 @@ def seen_on_a_cluster(tmp_path_factory):
         child.close()
 
 
+@pytest.mark.slow  # streams on a cluster are tested in every run
 def test_tasks_run_where_they_are_put(seen_on_a_cluster):
     rounds = seen_on_a_cluster["rounds"]
     pairs = [pair for _, pairs in rounds for pair in pairs]
@@ -591,14 +592,17 @@ def test_tasks_run_where_they_are_put(seen_on_a_cluster):
     assert len({tuple(map(tuple, pairs)) for _, pairs in rounds}) > 2, "tasks were moved"
 
 
+@pytest.mark.slow
 def test_tasks_without_state_run_where_they_are_held(seen_on_a_cluster):
     assert seen_on_a_cluster["numbered"] == ["2"] * PLACED
 
 
+@pytest.mark.slow
 def test_rows_are_the_same_in_place(seen_on_a_cluster):
     assert [right for right, _ in seen_on_a_cluster["rounds"]] == [True] * ROUNDS
 
 
+@pytest.mark.slow
 def test_executors_are_listed(seen_on_a_cluster):
     assert seen_on_a_cluster["ids"][0] == ["0", "1", "2"]
     assert seen_on_a_cluster["cores"] == [2, 2, 2]
@@ -606,6 +610,7 @@ def test_executors_are_listed(seen_on_a_cluster):
     assert all(seen_on_a_cluster["hosts"])
 
 
+@pytest.mark.slow
 def test_an_executor_is_given_back_and_another_one_comes(seen_on_a_cluster):
     _, leaving, two, again = seen_on_a_cluster["ids"]
     assert leaving == two == ["0", "2"]

@@ -7,9 +7,9 @@ the simulations prove holds for what a job runs.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import pyarrow as pa
@@ -106,6 +106,8 @@ class _Assembly:
     start: Start
     opening_id: str = ""
     """Id of this driver's `Opened`; "" until that is journalled."""
+    resolve: Callable[[Dataflow], Mapping[str, pa.Schema]] = field(init=False)
+    """Returns the columns of all nodes."""
 
     def parts(self) -> Parts:
         seams = self.seams
@@ -117,6 +119,7 @@ class _Assembly:
             for reader in readers.values():
                 undo.callback(reader.close)
             schemas = opener.schemas(self.dataflow, readers)
+            self.resolve = partial(opener.schemas, readers=readers)
             lease = seams.acquire(self.start.takeover)
             undo.callback(lease.release)
             while_opening.enter_context(seams.signs(lambda: lease.renew(self._replaced)))
@@ -176,7 +179,9 @@ class _Assembly:
 
     def _program(self, schemas: Mapping[str, pa.Schema], state: JournalState) -> Program:
         """The program that the dataflow is to this state directory. Raises RefusedError."""
-        return start_program(self.dataflow, schemas, self.seams.store, state, self.start)
+        return start_program(
+            self.dataflow, schemas, self.seams.store, state, self.start, self.resolve
+        )
 
     def _owner(self) -> str:
         return f"{self.name}-{self.journal.state.notes[OWNER]}"

@@ -68,9 +68,12 @@ def start_program(
     store: Store,
     state: JournalState,
     start: ProgramStart,
+    resolve: Callable[[Dataflow], Mapping[str, pa.Schema]] | None = None,
 ) -> Program:
     """The program of a driver that starts.
 
+    resolve: returns the columns of all nodes where logic that was assigned stands in for that of the text; None: those
+    of the text.
     Raises OldProgramError, OtherDataflowError, RefusedError.
     """
     known: Mapping[str, Json] = state.notes.get(NOTE) or {}
@@ -80,6 +83,8 @@ def start_program(
     written, assigned = dataflow, dict[str, Json]()
     if not start.revert:
         dataflow, assigned = assigned_again(dataflow, held, provided, start.find)
+        if dataflow is not written and resolve is not None:
+            schemas = resolve(dataflow)
     logics = bound(dataflow, schemas)
     text = Text(
         identity=dataflow_identity(dataflow),

@@ -96,7 +96,7 @@ class SparkPreparer(ClusterPreparer):
         target = record.change.resolved(now.configuration, now.facts)
         cores = sum(executor.cores for executor in self.cluster.executors()) or 1
         before, after = (
-            min(cores, max(operator.tasks for operator in configuration.operators.values()))
+            min(cores, max((each.tasks for each in configuration.operators.values()), default=0))
             for configuration in (now.configuration, target)
         )
         if after <= before:
@@ -112,6 +112,8 @@ class SparkPreparer(ClusterPreparer):
         if waiting is None:
             return []
         fresh = _fresh(waiting.program, self.switch.current.program)
+        if not fresh:  # only functions of DataFrames are others, which run on the driver
+            return []
         cores = sum(executor.cores for executor in self.cluster.executors()) or 1
         call = UnpickleCall(tuple(Shipped.of(waiting.program.programs[name]) for name in fresh))
         numbers = self._spark.range(0, cores, 1, cores)

@@ -54,4 +54,4 @@ class UnpickleCall:
         for _ in batches:
             names = [one.program().operator for one in self.shipped]
             time.sleep(self.hold)
-            yield pa.RecordBatch.from_pydict({"done": names})
+            yield pa.RecordBatch.from_arrays([pa.array(names, pa.string())], names=["done"])
