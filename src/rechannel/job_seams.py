@@ -226,7 +226,7 @@ class _JobSeams:
         """The settings with bounds of bytes per timestep and task, by executors' memory where they do not say."""
         most, each = SLOT_BYTES * self._tasks(), TASK_BYTES
         if self.spark is not None:
-            from rechannel.engine.spark.session.memory import task_bytes, timestep_bytes
+            from rechannel.engine.spark.memory import task_bytes, timestep_bytes
 
             most, each = timestep_bytes(self.spark), task_bytes(self.spark)
         return replace(

@@ -209,7 +209,7 @@ def _follow(
             watcher.look(running)
             if not until_idle and running.await_termination(_POLL_SECONDS):
                 break
-    except SystemExit:  # nobody reads the output any more
+    except SystemExit:  # the reader of the output has gone
         running.stop(most)
         raise
     if asked.is_set():

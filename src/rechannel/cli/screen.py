@@ -27,7 +27,7 @@ from rechannel.profiling.model import words
 _LONG = 40
 
 BROKEN_PIPE = 141
-"""Exit code of a command whose output nobody reads any more: that of SIGPIPE, as a shell has it."""
+"""Exit code of a command whose reader has gone: that of SIGPIPE, as a shell has it."""
 
 UNBOUNDED = 10_000
 """Width at which no line is cut."""
@@ -66,7 +66,7 @@ class SafeConsole(Console):
         super().__init__(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
 
     def on_broken_pipe(self) -> None:
-        """End as a process does that writes to a pipe which nobody reads."""
+        """End as a process does that writes to a pipe whose reader has gone."""
         with suppress(SystemExit):
             super().on_broken_pipe()
         raise SystemExit(BROKEN_PIPE)

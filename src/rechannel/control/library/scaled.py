@@ -77,7 +77,7 @@ class Scaling:
         return replace(self, requested=None, steered=steered).with_result(became)
 
     def without_change(self, before: Steered) -> Scaling:
-        """Return it after a decision that the stream refuses: it is no change, of which there may be so many.
+        """Return it after a decision that the stream refuses: it does not count as a change.
 
         before: as it was when the decision was made.
         """

@@ -94,7 +94,7 @@ def noted_timeout(logic: StatefulLogic) -> int | None:
 def _check_ends(old: int | None, new: int | None) -> None:
     if old is not None and new is not None and old != new:
         msg = (
-            f"a timeout cannot change from {old} ms to {new} ms while a changelog is read, which tells of every key"
+            f"a timeout cannot change from {old} ms to {new} ms while a changelog is read, which reports every key"
             f" that ends: stored keys would be looked for when the former one ends; {INSTEAD}"
         )
         raise RefusedError(msg)

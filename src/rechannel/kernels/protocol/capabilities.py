@@ -322,7 +322,7 @@ class TimingOut(ABC):
 
     @property
     def ends_noted(self) -> bool:
-        """Whether it is noted beside stored state when keys end by this timeout, for a changelog that tells of them."""
+        """Whether it is noted beside stored state when keys end by this timeout, for a changelog that reports them."""
         return False
 
 

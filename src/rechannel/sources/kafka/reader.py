@@ -157,7 +157,7 @@ class KafkaReader(NativeReader):
         return first
 
     def _complaint(self, looked: Found) -> SourceError | None:
-        """Return what the job shows; raise it if records must not be lost. A topic that is gone is told once."""
+        """Return what the job shows; raise it if records must not be lost. A topic that is gone is named once."""
         told, self._told = self._told, looked.lost
         new = looked.lost if self._connector.on_lost == "fail" else [*{*looked.lost} - {*told}]
         if not new:

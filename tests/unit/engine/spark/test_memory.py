@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rechannel.engine.spark.session.memory import (
+from rechannel.engine.spark.memory import (
     LEAST_SLOT_BYTES,
     MOST_SLOT_BYTES,
     cores_of,
