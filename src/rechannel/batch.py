@@ -30,6 +30,7 @@ from rechannel.job import InProcess, Job
 from rechannel.kernels.shuffle.watermarks import EventTime
 from rechannel.running import RunningJob
 from rechannel.settings import Settings
+from rechannel.sinks.failure import OnFailure
 from rechannel.sinks.outlets import ForEachBatchOutlet
 from rechannel.sources.finite import FiniteConnector
 from rechannel.sources.frame import HandoverConnector
@@ -171,6 +172,12 @@ def _place(directory: str | None) -> Path:
     """Where the run's own files lie: nothing else does, for it is deleted with them."""
     if directory is None:
         return Path(tempfile.mkdtemp(prefix="rechannel-batch-"))
+    if "://" in directory:
+        msg = (
+            f"run_batch(directory={directory!r}): give a directory of a file system that is mounted on all machines,"
+            " not a URL: it is deleted after the run"
+        )
+        raise DataflowError(msg)
     return Path(directory) / f"rechannel-batch-{uuid.uuid4().hex}"
 
 
@@ -201,7 +208,10 @@ class _Rebuild:
             return replace(node, inputs=tuple(self.node(child) for child in node.inputs))
         if isinstance(node, Sink):
             return replace(
-                node, upstream=self.node(node.upstream), outlet=self._collecting(node.name)
+                node,
+                upstream=self.node(node.upstream),
+                outlet=self._collecting(node.name),
+                failure=OnFailure(),  # dead letters are the job's
             )
         if isinstance(node, MapBatches) and isinstance(node.function, EventTime):
             ended = replace(node.function, finished=True)

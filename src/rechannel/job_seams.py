@@ -244,7 +244,7 @@ class _JobSeams:
 
     def engine(self, current: Ready, cluster: Any) -> tuple[Runner, RowsOf]:
         if self.in_process is not None:
-            return _in_process(self.in_process, current)
+            return _in_process(self.in_process, current, self.store)
         from rechannel.engine.spark.wiring import spark_runner
 
         return spark_runner(
@@ -252,6 +252,7 @@ class _JobSeams:
             current.plan,
             current.program.programs,
             current.readers,
+            store=self.store,
             job=self.name,
             cluster=cluster,
         )
@@ -285,11 +286,12 @@ class _JobSeams:
         return partial(scan_frame, self.spark)
 
 
-def _in_process(how: InProcess, current: Ready) -> tuple[Runner, RowsOf]:
+def _in_process(how: InProcess, current: Ready, store: Store) -> tuple[Runner, RowsOf]:
     runner = InProcessRunner(
         current.plan,
         current.program.programs,
         current.readers,
+        store,
         names=how.names,
         fault=how.fault,
     )

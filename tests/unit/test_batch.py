@@ -181,6 +181,29 @@ def test_a_directory_serves_many_runs_and_keeps_what_else_is_in_it(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
+def test_a_directory_is_no_url(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    stream = rc.read().generator(rows_of, schema=SCHEMA, rows=ROWS, name="rows")
+    with pytest.raises(DataflowError, match="mounted on all machines, not a URL"):
+        run(stream, directory="s3://bucket/tmp")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_dead_letters_of_a_sink_are_left_to_the_job(tmp_path):
+    def flow():
+        stream = rc.read().generator(rows_of, schema=SCHEMA, rows=ROWS, name="rows")
+        counts = stream.key_by("user").aggregate(n=agg.count(), name="counts")
+        writer = counts.write.on_failure("dead_letter", path=str(tmp_path / "dead"))
+        return writer.parquet(tmp_path / "out", name="out")
+
+    with rc.run_batch(flow(), in_process=InProcess()) as result:
+        assert result.output("out").num_rows == 2
+    assert not (tmp_path / "dead").exists()
+    job = rc.Job("counts", flow(), state=tmp_path / "state").start(in_process=InProcess())
+    job.process_all_available()
+    job.stop()
+
+
 def test_what_has_no_end_is_refused(monkeypatch):
     monkeypatch.setattr(finite, "MOST_LOOKS", 20)
     with pytest.raises(SourceError, match=r"'rows' had more rows each of the 20 times.*inputs="):

@@ -209,13 +209,13 @@ def _follow(
             watcher.look(running)
             if not until_idle and running.await_termination(_POLL_SECONDS):
                 break
+        if asked.is_set():
+            watcher.say(
+                "stopping: finishing and publishing the timesteps in flight; a second signal ends at once"
+            )
     except SystemExit:  # the reader of the output has gone
         running.stop(most)
         raise
-    if asked.is_set():
-        watcher.say(
-            "stopping: finishing and publishing the timesteps in flight; a second signal ends at once"
-        )
     running.stop(most)
     watcher.look(running)
 

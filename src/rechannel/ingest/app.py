@@ -169,6 +169,7 @@ class Ingest:
         try:
             outcome = await asyncio.wait_for(waiting.future, PATIENCE_S)
         except TimeoutError as error:
+            waiting.answered = True
             raise StorageError(f"the store has not answered for {PATIENCE_S:g} s") from error
         if isinstance(outcome, RechannelError):
             raise outcome
@@ -181,6 +182,8 @@ class Waiting:
 
     future: asyncio.Future[Outcome]
     held: Share | None = None
+    answered: bool = False
+    """Whether the request was answered before its item was done: it has waited for too long."""
 
 
 @dataclass(slots=True, eq=False)
@@ -195,7 +198,8 @@ class Answers:
         made = [(item.tag, got) for item, got in outcomes if isinstance(item.tag, Waiting)]
         if not made:
             return
-        self.cut_off += sum(waiting.future.cancelled() for waiting, _ in made)
+        cut_off = (w.future.cancelled() and not w.answered for w, _ in made)
+        self.cut_off += sum(cut_off)
         try:
             made[0][0].future.get_loop().call_soon_threadsafe(_set, made)
         except RuntimeError:  # the server has ended before the committer

@@ -238,7 +238,9 @@ class MemoryConnector(Connector):
     """Number of splits of a batch."""
     per_timestep: int | None = None
     """Maximum number of batches in a timestep; None for all."""
-    batches: list[pa.RecordBatch] = field(default_factory=list, repr=False)
+    batches: list[pa.RecordBatch] = field(
+        default_factory=list, repr=False, metadata={"running": True}
+    )
 
     def __repr__(self) -> str:
         return f"<MemoryConnector: {len(self.batches)} batches of {columns_text(self.schema)}>"

@@ -125,7 +125,7 @@ class HandoverConnector(Connector):
 
     schema: pa.Schema
     """Columns, as Arrow or DDL."""
-    handover: Handover = field(default_factory=Handover)
+    handover: Handover = field(default_factory=Handover, metadata={"running": True})
 
     def __post_init__(self) -> None:
         """Read the columns."""

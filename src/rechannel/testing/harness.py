@@ -254,6 +254,7 @@ class Harness:
             current.plan,
             current.program.programs,
             current.readers,
+            self.store,
             names=self._names.__next__,
             fault=self._counting(task_faults),
             arrival=self._arrival,

@@ -190,6 +190,39 @@ def test_how_a_source_is_read_does_not_change():
     assert not differences(numbers(up), numbers(up))
 
 
+RATES = {"eur": 1}
+
+
+def converted(one: Any, other: Any) -> Any:
+    return pc.add(one, other) if RATES else other
+
+
+def test_a_function_of_a_window_whose_digest_is_not_complete_is_the_same():
+    def windows(function, emit):
+        rows = read().memory(script("k INT, v INT, at TIMESTAMP"), name="rows").event_time("at")
+        made = rows.key_by("k").window(rc.windows.tumbling("1 s"), emit=emit)
+        return dataflow_of(made.reduce(function, name="x").write.noop(name="y"))
+
+    before = windows(converted, "on_close")
+    assert not differences(before, windows(converted, "on_close")).refusals
+    other = differences(before, windows(min, "on_close")).refusals
+    assert "combined with the present function" in other[0]
+
+
+def test_what_a_source_holds_while_it_runs_is_no_setting():
+    def flow(source):
+        return dataflow_of(source.write.noop(name="x"))
+
+    busy = script("k INT")
+    busy.push([{"k": 1}])
+    assert not differences(
+        flow(read().memory(busy, name="rows")), flow(read().memory(script("k INT"), name="rows"))
+    )
+    handed = read().handover("k INT", name="rows")
+    handed.node.connector.handover.put(1, "a batch")
+    assert not differences(flow(handed), flow(read().handover("k INT", name="rows")))
+
+
 def test_kinds_of_operators_do_not_change():
     keyed = flights().key_by("carrier")
     old = dataflow_of(keyed.aggregate(n=count(), name="x"))

@@ -295,6 +295,7 @@ def test_rows_that_still_wait_for_the_store_count_as_waiting(path, monkeypatch):
         until(lambda: not server.committer.standing.waiting)
         monkeypatch.setattr("rechannel.ingest.app.PATIENCE_S", PATIENCE)
         until(lambda: producer.send(range(200))[0] == 200)
+    assert server.is_complete  # a request that has waited too long had its answer
 
 
 def test_requests_that_an_end_cuts_off_are_not_all_answered(path, monkeypatch):

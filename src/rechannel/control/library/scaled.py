@@ -81,9 +81,10 @@ class Scaling:
 
         before: as it was when the decision was made.
         """
-        steered = replace(
-            self.steered, changes=before.changes, changed_s=before.changed_s, trial=before.trial
-        )
+        steered = replace(self.steered, changes=before.changes, changed_s=before.changed_s)
+        said = steered.decision
+        if said is not None and said.outcome == "changed":
+            steered = replace(steered, trial=before.trial)
         return replace(self, steered=steered)
 
     def after_request(

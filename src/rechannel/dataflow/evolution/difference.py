@@ -24,9 +24,11 @@ from rechannel.dataflow.graph.nodes import (
     Transform,
 )
 from rechannel.dataflow.graph.rules import kind_of, label
+from rechannel.dataflow.identity.digests import digest_of
 from rechannel.dataflow.identity.logic import function_of, logic_identity, other_settings
 from rechannel.errors import RefusedError
-from rechannel.operators.spec import INSTEAD
+from rechannel.operators.spec import INSTEAD, OperatorSpec
+from rechannel.operators.window.spec import AggregatesSpec
 
 Schemas = Mapping[str, pa.Schema]
 """Columns of every node, by name, as `resolve` answers."""
@@ -118,7 +120,7 @@ def _operator_refusal(old: Stateful, new: Stateful) -> str | None:
             f"{label(new)}: its windows cannot change, nor which rows it keeps and for how long: what is gone cannot"
             f" come back; {INSTEAD}"
         )
-    if old.spec.irreplaceable is not None and _other_logic(old, new):
+    if old.spec.irreplaceable is not None and _other_aggregates(old.spec, new.spec):
         return f"{label(new)}: {old.spec.irreplaceable}"
     if old.keys != new.keys:
         return (
@@ -126,6 +128,13 @@ def _operator_refusal(old: Stateful, new: Stateful) -> str | None:
             f"{', '.join(new.keys)}: state lies where the hash of its key says; {INSTEAD}"
         )
     return None
+
+
+def _other_aggregates(old: OperatorSpec, new: OperatorSpec) -> bool:
+    """Whether what windows compute differs, as far as digests show."""
+    if not (isinstance(old, AggregatesSpec) and isinstance(new, AggregatesSpec)):
+        return True
+    return digest_of(old.aggregates).text != digest_of(new.aggregates).text
 
 
 def table_refusals(old: Dataflow, new: Dataflow) -> Iterator[str]:

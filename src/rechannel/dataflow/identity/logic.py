@@ -152,12 +152,13 @@ def _digest(node: Node) -> Digest:
 
 
 def other_settings(one: Connector, other: Connector) -> list[str]:
-    """Return the names of what two connectors do not have in common, as far as digests show."""
+    """Return the names of settings that two connectors do not have in common, as far as digests show."""
     if one is other:
         return []
     if type(one) is not type(other) or not is_dataclass(one):
         return ["connector"]
-    pairs = ((f.name, getattr(one, f.name), getattr(other, f.name)) for f in fields(one))
+    settings = (f.name for f in fields(one) if not f.metadata.get("running"))
+    pairs = ((name, getattr(one, name), getattr(other, name)) for name in settings)
     return [
         name
         for name, mine, theirs in pairs

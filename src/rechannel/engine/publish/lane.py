@@ -15,7 +15,8 @@ from rechannel.engine.journal.entries import Published
 from rechannel.engine.journal.log import Journal
 from rechannel.engine.journal.quarantine import owed
 from rechannel.engine.program.physical import SinkPlan
-from rechannel.engine.stages.sink_rows import Meaning, RowsOf, as_it_is, kept_for
+from rechannel.engine.stages.sink_rows import Meaning, RowsOf, as_it_is, as_kept, kept_for
+from rechannel.errors import RefusedError
 from rechannel.sinks.batch import Batch
 from rechannel.sinks.failure import OnFailure, Verdict
 from rechannel.sinks.spare import WithDeadLetters, spent
@@ -96,9 +97,27 @@ class Lane:
         batch = replace(self.batch(timestep), digest=what.get("digest", ""))
         if "outbox" in what:
             kept = {node: list(keys) for node, keys in what["outbox"].items()}
-            rows = partial(rows_of, self.sink, None, kept)
+            rows = partial(rows_of, self._sink_of(kept, what, timestep), None, kept)
             return Work(batch=batch, staged=None, rows=rows, journalled=True, again=True)
         return Work(batch=batch, staged=what["staged"], rows=None, journalled=True, again=True)
+
+    def _sink_of(
+        self, kept: Mapping[str, list[str]], what: Mapping[str, Any], timestep: int
+    ) -> SinkPlan:
+        """Return the sink as it was when a timestep was committed: it may have read other nodes then.
+
+        Raises RefusedError if its rows were made by a DataFrame function, of which the journal knows nothing.
+        """
+        if kept.keys() == kept_for(self.sink.frame, {}).keys() or not any(kept.values()):
+            return self.sink
+        if what.get("derived"):
+            msg = (
+                f"sink {self.name!r} still has to write timestep {timestep}, whose rows a DataFrame function makes of"
+                f" {sorted(kept)}, which it no longer reads: start once with the program of then, or give the rows up"
+                " with `rechannel repair`"
+            )
+            raise RefusedError(msg)
+        return as_kept(self.sink, kept)
 
     def committed(
         self,

@@ -15,6 +15,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -27,8 +28,16 @@ from rechannel.engine.program.physical import SinkPlan
 from rechannel.engine.publish.lane import Lane, Work, drop, one_line
 from rechannel.engine.publish.quarantining import Quarantining
 from rechannel.engine.stages.runner import Timestep
-from rechannel.engine.stages.sink_rows import Meaning, RowsOf, Told, as_it_is, kept_for, nobody
-from rechannel.errors import NotReadyError
+from rechannel.engine.stages.sink_rows import (
+    Meaning,
+    RowsOf,
+    Told,
+    as_it_is,
+    is_plain,
+    kept_for,
+    nobody,
+)
+from rechannel.errors import FencedError, NotReadyError, StorageError
 from rechannel.sinks.batch import Batch
 from rechannel.sinks.failure import Verdict, fatal
 from rechannel.sinks.writer import Rows, SinkWriter, Staged
@@ -135,7 +144,8 @@ class Publisher:
                 else:
                     self._volatile[timestep.number, name] = result
             elif lane.writer.durable:
-                out[name] = {"outbox": kept_for(lane.sink.frame, kept), **named}
+                made = {} if is_plain(lane.sink.frame) else {"derived": True}
+                out[name] = {"outbox": kept_for(lane.sink.frame, kept), **made, **named}
         return out
 
     def _await_turn(self, lane: Lane) -> None:
@@ -288,6 +298,12 @@ class Publisher:
         if verdict is Verdict.RETRY:
             if not self._waited(lane, lane.failures, error) and not self._put_off(lane):
                 raise error
+            # A client that tries again may shut out the driver that has replaced this one.
+            gone: FencedError | None = None
+            with suppress(StorageError):
+                gone = lane.journal.fenced()
+            if gone is not None:
+                raise gone from error
             return
         if verdict is Verdict.DEAD_LETTER and lane.bury(work, error):
             self._trouble(f"sink {lane.name}", None)

@@ -111,12 +111,16 @@ class Opener:
     def readers(
         self, dataflow: Dataflow, there: Mapping[str, SourceReader]
     ) -> dict[str, SourceReader]:
-        """Return a reader for each source; open ones are kept."""
-        return {
-            node.name: there.get(node.name) or self.reader(node)
-            for node in dataflow.nodes
-            if isinstance(node, Source)
-        }
+        """Return a reader for each source; open ones are kept. If one cannot be opened, no other stays open."""
+        made: dict[str, SourceReader] = {}
+        try:
+            for node in dataflow.nodes:
+                if isinstance(node, Source):
+                    made[node.name] = there.get(node.name) or self.reader(node)
+        except BaseException:
+            _close_beside(made, there)
+            raise
+        return made
 
     def schemas(
         self, dataflow: Dataflow, readers: Mapping[str, SourceReader]

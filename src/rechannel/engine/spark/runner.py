@@ -56,6 +56,7 @@ from rechannel.kernels.shuffle.wire import unpack
 from rechannel.kernels.tasks.report import TaskReport
 from rechannel.model.configuration import Resources
 from rechannel.sources.reader import SourceReader, explained, only
+from rechannel.state.store import Store
 
 
 class Jobs(Protocol):
@@ -102,6 +103,7 @@ class SparkRunner:
     plan: PhysicalPlan
     programs: Mapping[str, StageProgram]
     readers: Mapping[str, SourceReader]
+    store: Store
     stages: Stages
     """Composes calls and exchanges."""
     jobs: Jobs
@@ -288,8 +290,8 @@ class SparkRunner:
             )
             return made
         if isinstance(frame, SinkBufferFrame):
-            store = next(iter(self.programs.values())).store
-            return sink_buffer_frame(self.spark, kept.get(frame.node, []), store, frame.schema)
+            keys = kept.get(frame.node, [])
+            return sink_buffer_frame(self.spark, keys, self.store, frame.schema)
         if isinstance(frame, ApplyFrame):
             return frame.transform.function(self._frame(slices, kept, frame.child))
         assert isinstance(frame, UnionFrame)  # noqa: S101 - the last member of the union type

@@ -26,6 +26,7 @@ from rechannel.engine.stages.sink_rows import RowsOf
 from rechannel.kernels.protocol.program import StageProgram
 from rechannel.sinks.writer import Rows
 from rechannel.sources.reader import SourceReader
+from rechannel.state.store import Store
 
 _LOG = logging.getLogger("rechannel")
 
@@ -36,6 +37,7 @@ def spark_runner(
     programs: Mapping[str, StageProgram],
     readers: Mapping[str, SourceReader],
     *,
+    store: Store,
     job: str,
     cluster: SparkCluster | None = None,
 ) -> tuple[SparkRunner, RowsOf]:
@@ -52,6 +54,7 @@ def spark_runner(
         plan=plan,
         programs=programs,
         readers=readers,
+        store=store,
         stages=_stages(spark, connect=connect),
         jobs=NoJobs(spark) if connect else JobTags(spark),
         job=job,
@@ -62,12 +65,11 @@ def spark_runner(
         profile=Profiles(cluster.limits).of,
     )
 
-    return runner, partial(_rows_of, runner, programs)
+    return runner, partial(_rows_of, runner)
 
 
 def _rows_of(
     runner: SparkRunner,
-    programs: Mapping[str, StageProgram],
     sink: SinkPlan,
     timestep: Timestep | None,
     kept: Mapping[str, list[str]],
@@ -76,7 +78,7 @@ def _rows_of(
     source = sink.frame
     if isinstance(source, SinkBufferFrame):
         # A sink that takes Arrow rows reads them from the files, without a Spark job.
-        store, keys = next(iter(programs.values())).store, kept.get(source.node, [])
+        store, keys = runner.store, kept.get(source.node, [])
         return Rows(frame=frame, tables=lambda: sink_buffer_tables(store, keys), schema=sink.schema)
     return Rows(frame=frame, tables=lambda: iter(frame.toArrow().to_batches()), schema=sink.schema)
 

@@ -37,6 +37,7 @@ from rechannel.kernels.tasks.stateful_task import StatefulTask
 from rechannel.model.routing import Routing
 from rechannel.sinks.writer import Rows
 from rechannel.sources.reader import SourceReader, only
+from rechannel.state.store import Store
 
 Parcels = list[tuple[int, bytes]]
 
@@ -74,6 +75,7 @@ class InProcessRunner:
     plan: PhysicalPlan
     programs: Mapping[str, StageProgram]
     readers: Mapping[str, SourceReader]
+    store: Store
     names: Callable[[], str]
     fault: Fault = no_faults
     arrival: Callable[[list[bytes]], list[bytes]] = list
@@ -213,8 +215,7 @@ class InProcessRunner:
     ) -> Iterator[pa.RecordBatch]:
         """Rows of a frame without DataFrame functions, for sinks."""
         if isinstance(frame, SinkBufferFrame):
-            store = next(iter(self.programs.values())).store
-            yield from sink_buffer_tables(store, kept.get(frame.node, []))
+            yield from sink_buffer_tables(self.store, kept.get(frame.node, []))
         elif isinstance(frame, SourceFrame) and timestep is not None:
             part = timestep.slices[frame.source.name]
             reader = self.readers[frame.source.name]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Protocol
 
-from rechannel.engine.program.physical import Frame, SinkBufferFrame, SinkPlan, leaves
+from rechannel.engine.program.physical import Frame, SinkBufferFrame, SinkPlan, UnionFrame, leaves
 from rechannel.engine.stages.runner import Timestep
 from rechannel.sinks.writer import Rows
 
@@ -41,6 +42,20 @@ class Told(Protocol):
 
 def nobody(timestep: int, sink: str, *, duration_ms: float, again: bool) -> None:
     """Do nothing."""
+
+
+def is_plain(frame: Frame) -> bool:
+    """Return whether a sink writes rows as they were kept, without a DataFrame function."""
+    if isinstance(frame, UnionFrame):
+        return all(map(is_plain, frame.children))
+    return isinstance(frame, SinkBufferFrame)
+
+
+def as_kept(sink: SinkPlan, nodes: Iterable[str]) -> SinkPlan:
+    """Return the sink with the rows of these nodes as they were kept."""
+    frames = tuple(SinkBufferFrame(node=node, schema=sink.schema) for node in nodes)
+    frame = frames[0] if len(frames) == 1 else UnionFrame(children=frames)
+    return replace(sink, frame=frame, direct=False)
 
 
 def kept_for(frame: Frame, kept: Mapping[str, list[str]]) -> dict[str, list[str]]:

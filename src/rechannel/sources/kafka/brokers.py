@@ -34,8 +34,8 @@ class Brokers(Protocol):
         anew: nothing that was asked earlier counts. Raises SourceError if there is no answer.
         """
 
-    def ids(self) -> Mapping[str, str]:
-        """Return the ids of the topics that are to be read, as they are or were a moment ago. Raises SourceError."""
+    def ids(self, topics: Iterable[str]) -> Mapping[str, str]:
+        """Return the ids that topics have now; those that do not exist are absent. Raises SourceError."""
 
     def starting(self, seen: Mapping[str, TopicSeen]) -> dict[Part, int]:
         """Return where a new stream begins, for partitions that do not begin with their first record."""
@@ -81,14 +81,11 @@ class KafkaBrokers:
 
     def _is_same(self) -> bool:
         """Return whether the topics are those that are known: what ends further on may have been made anew."""
-        now = {name: _id(of) for name, of in self._described(list(self._known)).items()}
-        return now == {name: of.id for name, of in self._known.items()}
+        return self.ids(self._known) == {name: of.id for name, of in self._known.items()}
 
-    def ids(self) -> Mapping[str, str]:
-        """Return the ids of the topics. See `Brokers`."""
-        if not self._is_known:
-            self._describe()
-        return {topic: of.id for topic, of in self._known.items()}
+    def ids(self, topics: Iterable[str]) -> Mapping[str, str]:
+        """Return the ids of topics. See `Brokers`."""
+        return {name: _id(of) for name, of in self._described(list(topics)).items()}
 
     @property
     def _is_known(self) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rechannel.errors import SourceError
+from rechannel.errors import SourceError, StorageError
 from rechannel.sources.backlog import Backlog
 from rechannel.sources.cutting import row_bytes
 from rechannel.sources.kafka.brokers import Brokers, KafkaBrokers, without_offsets
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from rechannel.sources.kafka.connector import KafkaConnector
 
 
+MOST_PLANNED = 32
+
+
 class KafkaReader(NativeReader):
     """Reads a `KafkaConnector`. Offsets: see `offsets.py`.
 
@@ -45,6 +49,8 @@ class KafkaReader(NativeReader):
         self._brokers = KafkaBrokers(connector) if brokers is None else brokers
         self._high: dict[Part, int] = {}
         self._told: tuple[Lost, ...] = ()
+        self._planned: deque[Offset] = deque(maxlen=MOST_PLANNED)
+        """Where timesteps end that were planned lately and that no task has read: their topics were looked at."""
         self.schema: pa.Schema = connector.schema
 
     def initial(self) -> Offset:
@@ -67,7 +73,9 @@ class KafkaReader(NativeReader):
         end = taken(looked, self._most(bound))
         if (end.next, end.ids, end.begun) == (place.next, place.ids, place.begun):
             return start
-        return end.as_offset()
+        planned = end.as_offset()
+        self._planned.append(planned)
+        return planned
 
     def backlog(self, end: Offset, stream_ms: int) -> Backlog:
         """Return the records that are left; where a log is compacted, fewer are there. See `Backlogged`."""
@@ -88,24 +96,40 @@ class KafkaReader(NativeReader):
             wait_s=connector.wait_s,
             columns=tuple(connector.schema.names),
             skips=connector.on_lost == "skip",
-            gone=self._others(place_of(end), layout),
+            gone=self._others(end, layout),
         )
 
     def check_again(self, start: Offset, end: Offset, layout: list[Split]) -> None:
         """Raise SourceError if topics are no longer the same. See `Rereads`."""
         self.split_reader(start, end, layout)
 
-    def _others(self, end: Place, layout: list[Split]) -> frozenset[str]:
-        """Return the topics of ranges that were deleted since; raise SourceError if records must not be lost."""
-        topics = {split["topic"]: end.ids[split["topic"]] for split in layout}
-        ids = self._brokers.ids() if any(topics.values()) else {}
-        others = sorted(
-            topic for topic, known in topics.items() if known and ids.get(topic) not in {known, ""}
-        )
+    def _others(self, end: Offset, layout: list[Split]) -> frozenset[str]:
+        """Return the topics of ranges that were deleted since they were planned.
+
+        Raises SourceError if records must not be lost, StorageError if the brokers do not answer.
+        """
+        if end in self._planned:
+            self._planned.remove(end)  # an attempt after this one asks
+            return frozenset()
+        ids = place_of(end).ids
+        known = {split["topic"]: ids[split["topic"]] for split in layout}
+        others = {topic for topic, id_ in known.items() if id_}
+        for _ in range(2):  # what one broker does not know yet, another one does
+            if others:
+                others -= self._same(known, others)
         if others and self._connector.on_lost == "fail":
-            why = f"topic {others[0]!r} ({topics[others[0]]}) is gone, or was made anew"
-            raise self._lost([Lost(part=Part(others[0], -1), next=0, low=0, why=why)])
+            first = min(others)
+            why = f"topic {first!r} ({known[first]}) is gone, or was made anew"
+            raise self._lost([Lost(part=Part(first, -1), next=0, low=0, why=why)])
         return frozenset(others)
+
+    def _same(self, known: Mapping[str, str], topics: Iterable[str]) -> set[str]:
+        """Return those topics whose ids are the known ones, or are not told."""
+        try:
+            now = self._brokers.ids(topics)
+        except SourceError as error:
+            raise StorageError(str(error)) from error
+        return {topic for topic in topics if now.get(topic) in {known[topic], ""}}
 
     def committed(self, end: Offset) -> None:
         """Tell the consumer group, if there is one."""

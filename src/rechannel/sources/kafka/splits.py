@@ -254,20 +254,33 @@ class _Range:
         return got[: len(got) - len(self._consumer.pending)]
 
     def _skip(self) -> None:
-        """Go on with the first record that is there. Raises StorageError if that is the one that cannot be read."""
-        from confluent_kafka import TopicPartition
+        """Go on with the first record that is there, or at the end of a partition that has become shorter.
+
+        Raises StorageError if the brokers do not tell, or tell that the record should be there.
+        """
+        from confluent_kafka import KafkaException, TopicPartition
 
         part = TopicPartition(self._topic, self._partition)
-        low, _ = self._client.get_watermark_offsets(part, self._wait_s)
-        if low > self._at:
-            what = "%s: the records from offset %d to %d are gone and are left out"
-            _LOG.warning(what, self._where, self._at, min(low, self._stop))
-        elif time.monotonic() > self._until:  # before that, it may be what was asked for earlier
+        try:
+            low, high = self._client.get_watermark_offsets(part, self._wait_s)
+        except KafkaException as error:
+            msg = f"{self._where}: the brokers do not say which records there are: {error.args[0].str()}"
+            raise StorageError(msg) from error
+        late = (
+            time.monotonic() > self._until
+        )  # before that, the error may be of what was asked for earlier
+        first = max(low, self._at)
+        if late and self._at > high:
+            first = self._stop
+        elif late and low <= self._at:
             msg = f"{self._where} cannot be read at offset {self._at}, and begins at {low}"
             raise StorageError(msg)
-        self._first = max(low, self._at)
-        self._client.assign([TopicPartition(self._topic, self._partition, self._first)])
-        self._at = min(self._first, self._stop)
+        if first > self._at:
+            what = "%s: the records from offset %d to %d are gone and are left out"
+            _LOG.warning(what, self._where, self._at, min(first, self._stop))
+        self._first = first
+        self._client.assign([TopicPartition(self._topic, self._partition, first)])
+        self._at = min(first, self._stop)
 
     def _unreadable(self, error: Any) -> SourceError:
         where = f"at offset {self._at}, of a range that ends at {self._stop}"

@@ -21,6 +21,7 @@ from rechannel.engine.stages.sink_rows import as_it_is
 from rechannel.errors import (
     DamagedStateError,
     DataflowError,
+    FencedError,
     NotReadyError,
     OtherHistoryError,
     RefusedError,
@@ -95,6 +96,12 @@ class Bench:
             trouble=self.trouble,
             meaning=self.meaning,
         )
+
+    gone: FencedError | None = None
+    """Why another driver is in the place of this one."""
+
+    def fenced(self) -> FencedError | None:
+        return self.gone
 
     def append(self, entry: Any) -> None:
         """Be the journal."""
@@ -343,6 +350,18 @@ def test_a_sink_that_fails_is_tried_again_and_delays_no_other():
     bench.publisher.close()
     assert fail.failed == 2
     assert sorted(bench.entries) == [(1, "behind"), (1, "direct")]
+
+
+def test_a_sink_of_a_driver_that_was_replaced_does_not_try_again():
+    """Its client would shut out the one of the driver in its place."""
+    fail = Failing(times=9)
+    bench = Bench(behind=Sink(before=fail), failure=OnFailure(then="skip", attempts=9, pause_ms=0))
+    bench.gone = FencedError("another driver")
+    bench.commit(1)
+    bench.publisher.publish_next()  # the other sink
+    with pytest.raises(FencedError, match="another driver"):
+        bench.publisher.publish_next()
+    assert fail.failed == 1
 
 
 def test_a_sink_that_waits_for_its_next_attempt_delays_no_other():

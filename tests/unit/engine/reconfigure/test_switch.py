@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 
 import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
 from rechannel.dataflow.evolution.evolution import stream_of
+from rechannel.dataflow.streams.stream import dataflow_of
 from rechannel.engine.journal.reading import read_only
-from rechannel.errors import OtherDataflowError
+from rechannel.engine.reconfigure.switch import Opener
+from rechannel.errors import OtherDataflowError, SourceError
 from rechannel.job import InProcess, Job
 from rechannel.settings import Settings
 from rechannel.sinks.batch import Batch
@@ -279,3 +282,21 @@ def test_a_sink_is_not_written_before_its_namesake_is_given_what_it_is_owed(olde
         [*turns.values()][0 if oldest_first else -1]()
     process.run()
     assert sorted(rows) == [1, 2, 3]
+
+
+def test_where_a_source_cannot_be_opened_no_other_stays_open():
+    opened: list[str] = []
+    closed: list[str] = []
+
+    def reader(source):
+        if source.name == "second":
+            raise SourceError("nothing there")
+        opened.append(source.name)
+        return SimpleNamespace(close=lambda: closed.append(source.name))
+
+    first, second = (rc.read().memory(script("k INT"), name=name) for name in ("first", "second"))
+    dataflow = dataflow_of(first.union(second).write.noop(name="out"))
+    opener = Opener(store=None, ask=None, reader=reader, writer=None, loader=None, defaults={})
+    with pytest.raises(SourceError, match="nothing there"):
+        opener.readers(dataflow, {})
+    assert opened == closed == ["first"]

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from rechannel.errors import SourceError
-from rechannel.sources.kafka.brokers import CLIENT_S, TOPICS_S, KafkaBrokers
+from rechannel.sources.kafka.brokers import CLIENT_S, KafkaBrokers
 from rechannel.sources.kafka.connector import KafkaConnector
 from rechannel.sources.kafka.offsets import Ends
 
@@ -84,12 +84,11 @@ def test_a_topic_that_has_more_is_the_same_or_is_looked_at_anew(brokers, clients
     assert seen(brokers) == ("two", Ends(low=0, high=3))
 
 
-def test_ids_are_asked_for_again_after_a_while(brokers, clients, now):
-    assert brokers.ids() == {"t": "one"}
+def test_ids_are_asked_for_each_time(brokers, clients):
+    assert brokers.ids(["t"]) == {"t": "one"}
     clients[0].topic = "two"
-    assert brokers.ids() == {"t": "one"}
-    now[0] += TOPICS_S + 1
-    assert brokers.ids() == {"t": "two"}
+    assert brokers.ids(["t"]) == {"t": "two"}
+    assert brokers.ids([]) == {}
 
 
 def test_a_client_that_asks_a_leader_of_before_is_replaced(brokers, clients, now):

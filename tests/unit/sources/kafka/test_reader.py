@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 import rechannel as rc
-from rechannel.errors import DataflowError, SourceError
+from rechannel.errors import DataflowError, SourceError, StorageError
 from rechannel.sources.kafka.connector import KafkaConnector
 from rechannel.sources.kafka.offsets import Ends, Part, TopicSeen
 from rechannel.sources.kafka.reader import KafkaReader
@@ -24,6 +24,7 @@ class Told:
         self.silent: SourceError | None = None
         self.told: list[dict[Part, int]] = []
         self.anew: list[bool] = []
+        self.asked: list[list[str]] = []
         self.has(*highs)
 
     def has(self, *highs: int, known_as: str = "one") -> None:
@@ -36,8 +37,11 @@ class Told:
             raise self.silent
         return dict(self.topics)
 
-    def ids(self):
-        return {topic: of.id for topic, of in self.topics.items()}
+    def ids(self, topics):
+        self.asked.append(sorted(topics))
+        if self.silent is not None:
+            raise self.silent
+        return {topic: of.id for topic, of in self.topics.items() if topic in topics}
 
     def starting(self, seen):
         return self.first
@@ -147,6 +151,9 @@ def test_ranges_of_a_topic_that_was_made_anew_since_they_were_planned_are_not_re
     layout = source.layout(start, end)
     assert [split["id"] for split in layout] == ["one"]
     assert source.split_reader(start, end, layout).gone == frozenset()
+    assert brokers.asked == []  # it was just looked at
+    assert source.split_reader(start, end, layout).gone == frozenset()
+    assert brokers.asked == [["t"]]
     brokers.has(100, known_as="two")
     for ask in (reader(brokers).split_reader, reader(brokers).check_again):
         with pytest.raises(
@@ -158,6 +165,26 @@ def test_ranges_of_a_topic_that_was_made_anew_since_they_were_planned_are_not_re
     before_ids = [{name: what for name, what in split.items() if name != "id"} for split in layout]
     before = {"topics": {"t": {**end["topics"]["t"], "id": ""}}}
     assert reader(brokers).split_reader(start, before, before_ids).gone == frozenset()
+
+
+def test_planned_ranges_wait_for_brokers_that_do_not_answer():
+    brokers = Told(60)
+    source = reader(brokers)
+    start, end = source.initial(), source.latest(source.initial(), 0)
+    layout = source.layout(start, end)
+    brokers.silent = SourceError("no answer")
+    with pytest.raises(StorageError, match="no answer"):
+        reader(brokers).split_reader(start, end, layout)
+
+
+def test_planned_ranges_of_a_topic_that_is_no_longer_read_are_read():
+    brokers = Told(60)
+    brokers.topics["u"] = TopicSeen(id="x", parts={0: Ends(low=0, high=5)})
+    both = KafkaConnector(bootstrap="h:9092", topics=("t", "u"))
+    source = KafkaReader(both, brokers=brokers)
+    start, end = source.initial(), source.latest(source.initial(), 0)
+    layout = source.layout(start, end)
+    assert reader(brokers).split_reader(start, end, layout).gone == frozenset()
 
 
 def test_a_topic_that_is_gone_is_told_once_where_that_is_allowed():

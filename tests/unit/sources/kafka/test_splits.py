@@ -51,7 +51,7 @@ class Client:
     def assign(self, positions):
         (position,) = positions
         self.assigned.append(position.offset)
-        if position.offset < self.low:
+        if not self.low <= position.offset <= max(each.at for each in self.log) + 1:
             self.queue = deque([Message(0, KafkaError._AUTO_OFFSET_RESET)])
             return
         self.queue = deque(
@@ -124,6 +124,13 @@ def test_records_that_retention_took_before_they_were_read_are_left_out_where_th
         skipping = Reader(client, skips=True)
         assert skipping.offsets(2, 5) == left
         assert skipping.offsets(5, 12) == list(range(max(low, 5), 12))
+
+
+def test_a_range_behind_the_end_of_a_partition_that_became_shorter_has_no_records():
+    client = Client(*records(*range(4)), end(4))
+    skipping = Reader(client, wait_s=0.01, skips=True)
+    assert skipping.offsets(7, 9) == []
+    assert client.assigned[-1] == 9
 
 
 def test_records_after_a_range_are_kept_for_the_next_one():
