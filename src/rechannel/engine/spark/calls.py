@@ -159,7 +159,8 @@ class FrameSourceCall:
                 yield number << _BLOCK_BITS, _typed(batch, schema)
             elif self.order == "rows":
                 typed = _typed(batch, schema)
-                hashes = hash_columns(typed.columns)
+                # The hash of a key passes over nulls: (1, null) and (null, 1) would come as they arrive.
+                hashes = hash_columns([*typed.columns, *(c.is_null() for c in typed.columns)])
                 rows = np.argsort(hashes, kind="stable")
                 yield hashes[rows], typed.take(pa.array(rows))
             else:
