@@ -192,7 +192,7 @@ class KafkaBrokers:
         return sorted(name for name in listed.topics if re.fullmatch(connector.pattern, name))
 
     def _offsets(self, parts: Iterable[Part], spec: Any) -> dict[Part, int]:
-        """Return an offset of each partition; those that are gone are absent."""
+        """Return an offset of each partition; those that are gone, or of which none is told, are absent."""
         level = self._kafka.IsolationLevel
         isolation = {
             "read_committed": level.READ_COMMITTED,
@@ -208,7 +208,8 @@ class KafkaBrokers:
         for position, answer in asked.items():
             part = Part(position.topic, position.partition)
             info = self._answer(answer, f"the offsets of {part}", absent=True)
-            if info is not None:
+            # Amid a change of leaders, the client may answer without an error and without an offset.
+            if info is not None and info.offset != self._kafka.OFFSET_INVALID:
                 found[part] = int(info.offset)
         return found
 

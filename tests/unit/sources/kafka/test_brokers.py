@@ -6,10 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 
 from rechannel.errors import SourceError
-from rechannel.sources.kafka.brokers import CLIENT_S, KafkaBrokers
+from rechannel.sources.kafka.brokers import CLIENT_S, TOPICS_S, KafkaBrokers
 from rechannel.sources.kafka.connector import KafkaConnector
 from rechannel.sources.kafka.offsets import Ends
 
@@ -82,6 +82,19 @@ def test_a_topic_that_has_more_is_the_same_or_is_looked_at_anew(brokers, clients
     assert client.described == 2
     client.topic, client.high = "two", 3  # of a topic of the name that was made a moment ago
     assert seen(brokers) == ("two", Ends(low=0, high=3))
+
+
+def test_an_answer_without_an_offset_tells_nothing_of_a_partition(brokers, clients, now):
+    """It is no end of the partition: records before it would count as lost."""
+    (client,) = clients
+    assert seen(brokers) == ("one", Ends(low=0, high=5))
+    client.high = OFFSET_INVALID
+    for later_s in (0.0, TOPICS_S + 1):
+        now[0] += later_s
+        of = brokers.look(anew=False)["t"]
+        assert (of.parts, of.silent) == ({}, {0})
+    client.high = 9
+    assert seen(brokers) == ("one", Ends(low=0, high=9))
 
 
 def test_ids_are_asked_for_each_time(brokers, clients):
