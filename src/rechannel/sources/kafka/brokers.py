@@ -192,7 +192,7 @@ class KafkaBrokers:
         return sorted(name for name in listed.topics if re.fullmatch(connector.pattern, name))
 
     def _offsets(self, parts: Iterable[Part], spec: Any) -> dict[Part, int]:
-        """Return an offset of each partition; those that are gone, or of which none is told, are absent."""
+        """Return an offset of each partition; absent are those that are gone or have no answer."""
         level = self._kafka.IsolationLevel
         isolation = {
             "read_committed": level.READ_COMMITTED,
