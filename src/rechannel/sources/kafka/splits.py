@@ -266,9 +266,11 @@ class _Range:
         except KafkaException as error:
             msg = f"{self._where}: the brokers do not say which records there are: {error.args[0].str()}"
             raise StorageError(msg) from error
-        late = (
-            time.monotonic() > self._until
-        )  # before that, the error may be of what was asked for earlier
+        if min(low, high) < 0:  # amid a change of leaders
+            msg = f"{self._where}: the brokers do not say which records there are"
+            raise StorageError(msg)
+        # Before that, the error may be one of what was asked for earlier.
+        late = time.monotonic() > self._until
         first = max(low, self._at)
         if late and self._at > high:
             first = self._stop
