@@ -50,7 +50,7 @@ class Repeating(Reader):
 
 def runner(**given: Any) -> SparkRunner:
     needed = dict.fromkeys(
-        ("spark", "plan", "programs", "readers", "stages", "jobs", "keeps_order")
+        ("spark", "plan", "programs", "readers", "store", "stages", "jobs", "keeps_order")
     )
     made = SparkRunner(**{**needed, "job": "a, b", **given})
     made._ship = lambda _: None  # type: ignore[method-assign]
