@@ -1,15 +1,12 @@
 """Keeps a stream within its goal: finds out what binds, does what helps against that, checks it, and takes it back.
 
-Every `window / 2` timesteps, and more often if the stream is late, it looks at the profile of the latest ones
-(`looking.py`, `binding.py`). What binds has a remedy (`remedies.py`). Its gain is predicted; if that is at least the
-share `least` of a timestep, it is requested, judged and, if it saved less than half of `least`, taken back and barred
-for a time (`mending.py`, `flight.py`). Where processing binds, or nothing else is to be done, AutoScale has the turn.
-One change is under way at a time."""
+Every `window / 2` timesteps, and more often if the stream is late, it looks at the profile of the latest ones. What
+binds has a remedy. If that promises the share `least` of a timestep, it is requested, judged and, if it saved less than
+half of `least`, taken back and barred for a time (`mending.py`). Else AutoScale has the turn. One change at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from rechannel.control.controller import Control, Controller, Outcome
 from rechannel.control.library.attempt import under_way
@@ -105,10 +102,9 @@ class Autopilot(Controller):
         """Mend what the tasks were asked about, if it still binds; else it is AutoScale's turn."""
         if under_way(control) or control.state.state != "watching":
             return
-        found = None if outcome.failed else view_of(control, self.rules)
-        view, bound = found or (None, None)
+        view, bound = (not outcome.failed and view_of(control, self.rules)) or (None, None)
         if view is not None and bound is not None and answered(bound, outcome.replies):
             mend(control, view, bound, outcome.replies, self.rules)
         else:
-            control.state = replace(control.state, held=False)
+            control.state = control.state.after_view(control.state.evaluated, held=False)
             take_turn(control, self.scale)
