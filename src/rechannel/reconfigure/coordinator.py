@@ -207,9 +207,8 @@ def _with_steps(record: Record, so_far: Decision, now: Now, hurried: bool) -> De
     configuration, moved = so_far.configuration, so_far.moved
     while record.left:
         step = record.left[0]
-        if now.idle and any(
-            move.stays for move in step.moves
-        ):  # only a timestep can write state anew
+        # Only a timestep can write state anew.
+        if now.idle and any(move.stays for move in step.moves):
             owing = so_far.owing | record.touches if hurried else so_far.owing
             so_far = replace(so_far, owing=owing)
             break

@@ -95,7 +95,7 @@ def _check_ends(old: int | None, new: int | None) -> None:
     if old is not None and new is not None and old != new:
         msg = (
             f"a timeout cannot change from {old} ms to {new} ms while a changelog is read, which reports every key"
-            f" that ends: stored keys would be looked for when the former one ends; {INSTEAD}"
+            f" that ends: the ends of stored keys would be reported at the wrong time; {INSTEAD}"
         )
         raise RefusedError(msg)
 

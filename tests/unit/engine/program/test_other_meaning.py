@@ -161,7 +161,6 @@ def test_totals_of_other_functions_are_not_continued():
     for second in range(20):
         feed(source, harness, second, second)
     harness.process.stop()
-    again, twin = script(ROWS), None
     mended = harness_of(source, store, reduced, (added,))
     mended.start()
     for second in range(20, 40):
