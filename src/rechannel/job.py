@@ -20,6 +20,7 @@ from rechannel.assembly import Clock, ReplayText, Seams, Start, assemble, replay
 from rechannel.control.controller import Controller, Installation, installations
 from rechannel.dataflow.checks.check import check
 from rechannel.dataflow.evolution.evolution import Logic
+from rechannel.dataflow.evolution.migration import Migrate, check_migrate
 from rechannel.dataflow.graph.nodes import Sink
 from rechannel.dataflow.identity.provided import provided_by
 from rechannel.dataflow.pictures.svg import draw_svg
@@ -62,7 +63,7 @@ __all__ = ["InProcess", "Job"]
 class Job:
     """A dataflow, its name and its state directory. Making one runs nothing and checks what can be checked."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a job is made of
         self,
         name: str,
         flows: Flow | Stream | Sequence[Flow | Stream],
@@ -71,6 +72,8 @@ class Job:
         settings: Settings | None = None,
         spark: SparkSession | None = None,
         migrations: Sequence[Callable[..., Any]] = (),
+        migrate: Mapping[str, Migrate] | None = None,
+        renamed: Mapping[str, str] | None = None,
         controllers: Sequence[Controller | Installation] = (),
         allow: Sequence[str] = (),
     ) -> None:
@@ -86,6 +89,11 @@ class Job:
             migrations: functions that `rc.changes.migrate(using=...)` was given while the job ran,
                 for as long as state of an earlier version is stored. Functions in modules of the
                 dataflow are found without.
+            migrate: by operator, what becomes of its state when this program takes over from another
+                one with `start(upgrade=True)`, as `rc.changes.migrate` says it. It is carried out
+                once; it may stay in the program.
+            renamed: new names of operators and sources that have other names in this program than
+                in the one before it, by their old names. It may stay in the program, too.
             controllers: programs that run inside the stream (`rc.control`). One that the state
                 directory knows by its name goes on with its state.
             allow: modules, with their submodules, whose functions and controllers may be named by
@@ -109,9 +117,11 @@ class Job:
         self._ended: Holder | None = None
         """Who ran the job, as `stand_by` saw it."""
         self._migrations = tuple(migrations)
+        self._migrate, self._renamed = dict(migrate or {}), dict(renamed or {})
         self._controllers = installations(controllers)
         self._allowed = Allowed(modules=tuple(_listed(allow)))
         provided_by(self.dataflow, self._migrations)
+        check_migrate(self._migrate)
         check(self.dataflow, _dumps)
 
     def picture(self) -> Text:
@@ -292,6 +302,7 @@ class Job:
         revert: bool = False,
         mended: bool = False,
         replan: bool = False,
+        upgrade: bool = False,
         fresh: Collection[str] = (),
         without: Collection[str] = (),
         remove_later_output: bool = False,
@@ -309,9 +320,15 @@ class Job:
                 place of those that failed.
             replan: withdraw the timesteps that earlier drivers planned and could not commit, and
                 plan them anew under the bounds of this program.
-            fresh: sources that the state directory does not know, to be read from their beginning.
-            without: sources that the state directory knows and whose offsets are given up, and sinks
-                in quarantine whose unpublished timesteps are given up.
+            upgrade: let this program take over from another one, and carry over its state: operators,
+                sources and sinks may come, go and change by the rules of live changes, `migrate=`
+                and `renamed=` of the job. What would be lost has to be named. If the program is the
+                running one, this is a usual start.
+            fresh: sources that the state directory does not know, to be read from their beginning;
+                an upgrade needs no such permission.
+            without: sources that the state directory knows and whose offsets are given up, sinks in
+                quarantine whose unpublished timesteps are given up, and operators whose state an
+                upgrade drops.
             remove_later_output: remove timesteps under the paths of sinks that the state directory
                 does not know, because it was restored from an older copy; otherwise that is refused.
             allow: modules as in `Job`, in addition to those.
@@ -330,6 +347,9 @@ class Job:
             revert=revert,
             mended=mended,
             replan=replan,
+            upgrade=upgrade,
+            renamed=self._renamed,
+            migrate=self._migrate,
             remove_later_output=remove_later_output,
             fresh=fresh,
             without=without,

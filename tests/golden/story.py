@@ -166,6 +166,7 @@ def facts_of_then() -> Iterator[None]:
     with ExitStack() as held:
         for module in (starting, versions):
             held.enter_context(mock.patch.object(module, "lasting", lasting))
+            held.enter_context(mock.patch.object(module, "state_of", return_value={}))
         yield
 
 

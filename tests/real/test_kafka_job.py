@@ -227,7 +227,7 @@ def test_brokers_that_die_between_staging_and_publishing(own_kafka):
     out.stage(numbers(2), step(2))
     assert seen(own_kafka, "dies") == [1]
     own_kafka.kill()
-    with pytest.raises(StorageError, match="does not take the rows|did not return within 6 s"):
+    with pytest.raises(StorageError, match=r"does not take the rows|did not return within 6 s"):
         out.publish({}, step(2))
     own_kafka.start()
     deadline = time.monotonic() + 60

@@ -47,7 +47,13 @@ from rechannel.engine.reconfigure.history import History
 from rechannel.engine.reconfigure.measured import Measured
 from rechannel.engine.reconfigure.reconfigurer import Abilities, Reconfigurer
 from rechannel.engine.reconfigure.switch import Opener, ProgramSwitch, Ready, offered_change
-from rechannel.engine.stages.loading import Tables, initial_state, load_initial
+from rechannel.engine.stages.loading import (
+    Tables,
+    given_state,
+    initial_state,
+    load_added,
+    load_initial,
+)
 from rechannel.engine.stages.runner import Runner
 from rechannel.engine.stages.sink_rows import RowsOf
 from rechannel.engine.view.pinned import Pinned
@@ -60,6 +66,7 @@ from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.edits import change_set
 from rechannel.settings import Settings
 from rechannel.sinks.claims import Ledger
+from rechannel.state.manifest import Edit
 from rechannel.state.store import Store
 from rechannel.state.stores.locations import check_remote, check_settings, sweep_temporaries
 from rechannel.telemetry.hub import STORE, Hub
@@ -157,7 +164,7 @@ class _Assembly:
             hub = seams.hub(configuration, (self.journal.state.last_committed or 0) + 1)
             undo.callback(hub.close)
             identity.claim(seams.store, changed=changed)
-            self._withdraw(back=program.back is not None)
+            self._withdraw(begins=program.begins)
             self._begin(current, configuration, opener, tables)
             opened = _Opened(
                 lease=lease,
@@ -205,9 +212,9 @@ class _Assembly:
             self.journal.append(Note(kind=OWNER, body=self.seams.ids()))
         return after.number > read + 1
 
-    def _withdraw(self, *, back: bool) -> None:
+    def _withdraw(self, *, begins: bool) -> None:
         state, after = self.journal.state, self.settings.replan_after
-        withdrawn = withdrawal(state, replan=self.start.replan, after=after, back=back)
+        withdrawn = withdrawal(state, replan=self.start.replan, after=after, begins=begins)
         if withdrawn is not None:
             _LOG.warning("job %r: %s", self.name, described(state, withdrawn))
             self.journal.append(withdrawn)
@@ -236,12 +243,23 @@ class _Assembly:
         """Journal what this program means, and the state that it begins with."""
         program, wall_ms = current.program, int(self.seams.clock())
         moved = elsewhere(self.dataflow, current_record(self.journal.state))
-        for body in start_entries(self.journal.state, program, configuration, wall_ms):
+        loaded = self._loaded(program, opener)
+        for body in start_entries(self.journal.state, program, configuration, wall_ms, loaded):
             self.journal.append(body)
-        reverted = () if program.back is None else (program.back.sentence(),)
-        for sentence in (*moved, *reverted, *self._unheeded(configuration)):
+        turns = [each.sentence() for each in (program.back, program.upgrade) if each is not None]
+        for sentence in (*moved, *turns, *self._unheeded(configuration)):
             _LOG.warning("job %r: %s", self.name, sentence)
         load_initial(tables, program.programs, self.journal, configuration, opener.loader, wall_ms)
+
+    def _loaded(self, program: Program, opener: Opener) -> Mapping[str, Edit]:
+        """Write the state that new operators of an upgrade begin with. Raises DataflowError."""
+        added = () if program.upgrade is None else program.upgrade.added
+        given = {name: make for name, make in given_state(program.plan).items() if name in added}
+        state = self.journal.state
+        timestep, stream_ms = state.last_committed or 0, state.stream_ms
+        return load_added(
+            given, program.programs, opener.loader, timestep=timestep, stream_ms=stream_ms
+        )
 
     def _wired(self, opened: _Opened) -> Parts:
         """Connect what is open. Only a controller can still be at fault: its `on_init` may raise."""

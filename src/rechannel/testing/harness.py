@@ -15,6 +15,7 @@ import pyarrow as pa
 from rechannel.assembly import Seams, Start, assemble
 from rechannel.control.controller import Controller, Installation, installations
 from rechannel.dataflow.checks.check import check
+from rechannel.dataflow.evolution.migration import Migrate
 from rechannel.dataflow.graph.nodes import Node
 from rechannel.dataflow.streams.stream import Stream, dataflow_of
 from rechannel.dataflow.streams.writer import Flow
@@ -175,7 +176,10 @@ class Harness:
         fresh: Collection[str] = (),
         without: Collection[str] = (),
         replan: bool = False,
+        upgrade: bool = False,
         migrations: Iterable[Callable[..., Any]] = (),
+        migrate: Mapping[str, Migrate] | None = None,
+        renamed: Mapping[str, str] | None = None,
         controllers: Sequence[Controller | Installation] = (),
         allow: Sequence[str] = (),
     ) -> Process:
@@ -183,8 +187,9 @@ class Harness:
 
         faults: what happens to its writes, one by one (see `FaultyStore`). task_faults: what happens
         to attempts of tasks (see `TaskFaults`). settings: of this driver; the journal's
-        configuration holds all the same. revert, mended, fresh, without, replan: as for `Job.start`. migrations,
-        controllers, allow: as for `Job`. Raises Crash where a fault says so, and what a start raises.
+        configuration holds all the same. revert, mended, fresh, without, replan, upgrade: as for `Job.start`.
+        migrations, migrate, renamed, controllers, allow: as for `Job`. Raises Crash where a fault says so, and what a
+        start raises.
         """
         store = FaultyStore(self.store, faults)
         executor = StepExecutor()
@@ -199,6 +204,9 @@ class Harness:
                 replan=replan,
                 fresh=fresh,
                 without=without,
+                upgrade=upgrade,
+                renamed=renamed or {},
+                migrate=migrate or {},
                 migrations=tuple(migrations),
                 controllers=installations(controllers),
                 find=Allowed(modules=tuple(allow)).controller if allow else None,

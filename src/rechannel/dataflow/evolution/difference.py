@@ -132,9 +132,13 @@ def _operator_refusal(old: Stateful, new: Stateful) -> str | None:
 
 def _other_aggregates(old: OperatorSpec, new: OperatorSpec) -> bool:
     """Whether what windows compute differs, as far as digests show."""
-    if not (isinstance(old, AggregatesSpec) and isinstance(new, AggregatesSpec)):
-        return True
-    return digest_of(old.aggregates).text != digest_of(new.aggregates).text
+    one, two = lasting_digest(old), lasting_digest(new)
+    return one is None or one != two
+
+
+def lasting_digest(spec: OperatorSpec) -> str | None:
+    """Digest of what windows compute, which no other logic can go on with; None of other operators."""
+    return digest_of(spec.aggregates).text if isinstance(spec, AggregatesSpec) else None
 
 
 def table_refusals(old: Dataflow, new: Dataflow) -> Iterator[str]:

@@ -127,6 +127,16 @@ class Migrate:
         return migration
 
 
+def check_migrate(given: Mapping[str, Any]) -> None:
+    """Raise DataflowError for what is no migration by operator."""
+    for name, one in given.items():
+        if not isinstance(one, Migrate):
+            msg = (
+                f"migrate={{{name!r}: ...}} needs rc.changes.migrate(...), not {type(one).__name__}"
+            )
+            raise DataflowError(msg)
+
+
 @dataclass(frozen=True, eq=False)
 class _Plan:
     """What the user wrote, beside the columns that it is about."""

@@ -17,6 +17,7 @@ from rechannel.dataflow.identity.logic import find_loaded
 from rechannel.dataflow.identity.provided import PYTHON, Provided
 from rechannel.errors import RefusedError
 from rechannel.kernels.protocol.migrate import Answer, Carry, ColumnStep, Compute, Fill, Migration
+from rechannel.model.schema_text import schema_from_text, schema_text
 
 
 def migration_to_json(migration: Migration, argument: str = "using") -> dict[str, Any]:
@@ -33,9 +34,9 @@ def migration_to_json(migration: Migration, argument: str = "using") -> dict[str
             raise RefusedError(msg)
         using = _using(path, function)
     return {
-        "keys": _schema_text(migration.key_schema),
-        "from": _schema_text(migration.from_schema),
-        "to": _schema_text(migration.to_schema),
+        "keys": schema_text(migration.key_schema),
+        "from": schema_text(migration.from_schema),
+        "to": schema_text(migration.to_schema),
         "steps": [_step_to_json(step) for step in migration.steps],
         "using": using,
         "expired_before_ms": migration.expired_before_ms,
@@ -58,9 +59,9 @@ def migration_from_json(data: Mapping[str, Any], provided: Provided) -> Migratio
     """Invert `migration_to_json`. Raises OtherDataflowError for a function that the program does not provide."""
     using = data["using"]
     return Migration(
-        key_schema=_schema(data["keys"]),
-        from_schema=_schema(data["from"]),
-        to_schema=_schema(data["to"]),
+        key_schema=schema_from_text(data["keys"]),
+        from_schema=schema_from_text(data["from"]),
+        to_schema=schema_from_text(data["to"]),
         steps=tuple(map(_step_from_json, data["steps"])),
         function=None if using is None else provided.function(using),
         expired_before_ms=data["expired_before_ms"],
@@ -85,14 +86,6 @@ def _step_from_json(data: Mapping[str, Any]) -> ColumnStep:
     if "sql" in data:
         return Compute(sql=data["sql"], columns=tuple(data["columns"]))
     return Answer()
-
-
-def _schema_text(schema: pa.Schema) -> str:
-    return base64.b64encode(schema.remove_metadata().serialize().to_pybytes()).decode()
-
-
-def _schema(text: str) -> pa.Schema:
-    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
 
 
 def _batch_text(value: pa.Array) -> str:

@@ -10,43 +10,51 @@ whether or not their rows were merged away.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
+from rechannel.dataflow.evolution.description import (
+    Described,
+    Description,
+    KeptAggregate,
+    aggregates_of,
+    described,
+)
 from rechannel.dataflow.evolution.migration import Migrate
 from rechannel.errors import RefusedError
 from rechannel.kernels.protocol.logic import StatefulLogic
-from rechannel.kernels.protocol.migrate import Migration, fingerprint
-from rechannel.kernels.protocol.resolved import Capabilities
+from rechannel.kernels.protocol.migrate import Migration
 from rechannel.model.ddl import columns_text
-from rechannel.operators.aggregate.logic import AggregateLogic, Bound, KeepsAggregates
 from rechannel.operators.spec import INSTEAD
 
 
 def migration_between(
-    old: StatefulLogic,
-    new: StatefulLogic,
+    before: Described,
+    after: Described,
     migrate: Migrate | None = None,
     *,
     stream_ms: int | None = None,
 ) -> Migration | None:
     """What converts state of the old logic to the new one; None if it needs no conversion.
 
+    before, after: the logic, or what the journal keeps of it. Aggregates are added by their own functions only, so
+    `after` is logic, or there is a `using` in `migrate`.
+
     migrate: what the user said. stream_ms: time of the change, Unix milliseconds: not before that of
     any timestep of the old logic, not after that of any of the new one.
     Raises RefusedError with the reason, or DataflowError for a `migrate` that does not fit.
     """
+    old, new = described(before), described(after)
     _check_kinds(old, new)
     _check_keys(old.key_schema, new.key_schema)
-    _check_ends(noted_timeout(old), noted_timeout(new))
+    _check_ends(old.noted_timeout, new.noted_timeout)
     expired = expired_before(old, new, stream_ms)
     wanted = migrate or Migrate()
-    before, after = aggregates_of(old), aggregates_of(new)
-    if before is not None and after is not None and wanted.using is None:
-        wanted = _Aggregates(before, after, wanted).merged()
+    if old.aggregates is not None and new.aggregates is not None and wanted.using is None:
+        wanted = _Aggregates(old, new, wanted).merged()
     migration = wanted.bind(
         old.state_schema,
         new.state_schema,
@@ -54,7 +62,7 @@ def migration_between(
         stream_ms=stream_ms,
         expired_before_ms=expired,
     )
-    if wanted.is_empty and expired is None and _same(old, new):
+    if wanted.is_empty and expired is None and old.columns == new.columns:
         _check_nothing_back(wanted)
         return None
     return migration
@@ -66,12 +74,12 @@ def _check_nothing_back(wanted: Migrate) -> None:
         raise RefusedError(msg)
 
 
-def expired_before(old: StatefulLogic, new: StatefulLogic, stream_ms: int | None) -> int | None:
+def expired_before(old: Described, new: Described, stream_ms: int | None) -> int | None:
     """Keys that were last seen before this were gone at the change, and stay so under a longer timeout.
 
     Raises RefusedError where that needs a time and there is none.
     """
-    before, after = Capabilities(old).timing_out, Capabilities(new).timing_out
+    before, after = described(old).timeout, described(new).timeout
     if before is None or after is None or before.timeout_ms is None or before.keeps_timers:
         return None
     if after.timeout_ms is not None and after.timeout_ms <= before.timeout_ms:
@@ -85,12 +93,6 @@ def expired_before(old: StatefulLogic, new: StatefulLogic, stream_ms: int | None
     return stream_ms - before.timeout_ms
 
 
-def noted_timeout(logic: StatefulLogic) -> int | None:
-    """The timeout by which stored state is looked for keys that end, in ms; None = it is not."""
-    timing = Capabilities(logic).timing_out
-    return timing.timeout_ms if timing is not None and timing.ends_noted else None
-
-
 def _check_ends(old: int | None, new: int | None) -> None:
     if old is not None and new is not None and old != new:
         msg = (
@@ -100,21 +102,10 @@ def _check_ends(old: int | None, new: int | None) -> None:
         raise RefusedError(msg)
 
 
-def _same(old: StatefulLogic, new: StatefulLogic) -> bool:
-    before = fingerprint(old.key_schema, old.state_schema)
-    return before == fingerprint(new.key_schema, new.state_schema)
-
-
-def _check_kinds(old: StatefulLogic, new: StatefulLogic) -> None:
-    was, will = Capabilities(old).state_kind, Capabilities(new).state_kind
-    if was != will:
-        msg = f"{was} cannot become {will}: {INSTEAD}"
+def _check_kinds(old: Description, new: Description) -> None:
+    if old.kind != new.kind:
+        msg = f"{old.kind} cannot become {new.kind}: {INSTEAD}"
         raise RefusedError(msg)
-
-
-def aggregates_of(logic: StatefulLogic) -> AggregateLogic | None:
-    """The aggregates that are all the state there is of an operator, None where it has other state."""
-    return logic.kept_aggregates if isinstance(logic, KeepsAggregates) else None
 
 
 def hidden_types(logic: StatefulLogic) -> dict[str, str]:
@@ -140,10 +131,10 @@ def _check_keys(old: pa.Schema, new: pa.Schema) -> None:
 class _Aggregates:
     """What a set of aggregates says of its columns by itself, beside what the user said."""
 
-    def __init__(self, old: AggregateLogic, new: AggregateLogic, user: Migrate) -> None:
-        self.old, self.new = old, new
-        self.before = {one.name: one for one in old.aggregates}
-        self.after = {one.name: one for one in new.aggregates}
+    def __init__(self, old: Description, new: Description, user: Migrate) -> None:
+        self.old = old
+        self.before = {one.name: one for one in old.aggregates or ()}
+        self.after = {one.name: one for one in new.aggregates or ()}
         self.user = self._spelt_out(user)
 
     def merged(self) -> Migrate:
@@ -152,15 +143,15 @@ class _Aggregates:
         gone = {name for name in self.old.state_schema.names if name in (*drop, *rename)}
         for name, one in self.after.items():
             older = self.before.get(name)
-            mine = self._columns(self.new, one)
-            if older is not None and not gone.intersection(self._columns(self.old, older)):
+            mine = one.columns
+            if older is not None and not gone.intersection(older.columns):
                 if not self._explained(mine):
                     _refuse_other_way(older, one, retyped=bool({*self.user.retype} & {*mine}))
             elif not {*add, *rename.values()}.intersection(mine):
-                add.update(self._empty(one, mine))
+                add.update(self._empty(one))
         for name, one in self.before.items():
             if name not in self.after:
-                drop += [c for c in self._columns(self.old, one) if c not in (*drop, *rename)]
+                drop += [c for c in one.columns if c not in (*drop, *rename)]
         return replace(self.user, add=add, drop=tuple(drop), rename=rename)
 
     def _spelt_out(self, user: Migrate) -> Migrate:
@@ -172,14 +163,11 @@ class _Aggregates:
                 rename[name] = other
                 continue
             _refuse_other_way(older, newer)
-            columns = self._columns(self.old, older), self._columns(self.new, newer)
-            rename.update(zip(*columns, strict=True))
+            rename.update(zip(older.columns, newer.columns, strict=True))
         drop = [
             column
             for name in user.drop
-            for column in (
-                self._columns(self.old, self.before[name]) if name in self.before else [name]
-            )
+            for column in (self.before[name].columns if name in self.before else [name])
         ]
         return replace(
             user,
@@ -193,39 +181,35 @@ class _Aggregates:
         """Apply what the user gave for an aggregate with one state column to that column."""
         out: dict[str, Any] = {}
         for name, value in wanted.items():
-            mine = self._columns(self.new, self.after[name]) if name in self.after else []
+            mine = self.after[name].columns if name in self.after else ()
             out[mine[0] if len(mine) == 1 else name] = value
         return out
 
-    def _explained(self, columns: list[str]) -> bool:
+    def _explained(self, columns: Sequence[str]) -> bool:
         """Whether the user said something of these new columns."""
         return bool({*self.user.add, *self.user.rename.values()}.intersection(columns))
 
     @staticmethod
-    def _columns(logic: AggregateLogic, one: Bound) -> list[str]:
-        names: list[str] = logic.state_schema.names
-        return names[one.state]
-
-    def _empty(self, one: Bound, columns: list[str]) -> dict[str, pa.Array]:
+    def _empty(one: KeptAggregate) -> dict[str, pa.Array]:
         """State of no rows."""
-        state = one.function.empty(list(one.fields))
+        assert one.bound is not None  # noqa: S101 - of the program that begins
+        state = one.bound.function.empty(list(one.fields))
         if state is None:
             msg = (
-                f"aggregate {one.name!r} ({one.function!r}) cannot be added: its state cannot say "
+                f"aggregate {one.name!r} ({one.function}) cannot be added: its state cannot say "
                 "that there were no rows yet for keys that are known already. Let it ignore nulls, "
                 "where it can, or keep it in an operator of its own"
             )
             raise RefusedError(msg)
-        return dict(zip(columns, state, strict=True))
+        return dict(zip(one.columns, state, strict=True))
 
 
-def _refuse_other_way(old: Bound, new: Bound, *, retyped: bool = False) -> None:
+def _refuse_other_way(old: KeptAggregate, new: KeptAggregate, *, retyped: bool = False) -> None:
     """Raise RefusedError unless what is stored means the same to both. retyped: other types are intended."""
-    before, after = [field.type for field in old.fields], [field.type for field in new.fields]
-    if repr(old.function) == repr(new.function) and (retyped or before == after):
+    if old.same_way(new, retyped=retyped):
         return
-    was = f"{old.function!r} of {columns_text(pa.schema(old.fields)) or 'rows'}"
-    will = f"{new.function!r} of {columns_text(pa.schema(new.fields)) or 'rows'}"
+    was = f"{old.function} of {columns_text(pa.schema(old.fields)) or 'rows'}"
+    will = f"{new.function} of {columns_text(pa.schema(new.fields)) or 'rows'}"
     msg = (
         f"aggregate {new.name!r} was {was} and would be {will}: what is stored is the result of "
         f"the old way. Give the new one another name, start it anew with "

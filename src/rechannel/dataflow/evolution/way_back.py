@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from rechannel.dataflow.evolution.description import Described
 from rechannel.dataflow.evolution.migration import Migrate
 from rechannel.dataflow.evolution.succession import expired_before, migration_between
 from rechannel.errors import RefusedError
-from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.kernels.protocol.migrate import Carry, Migration
 
 INSTEAD = "give migrate(..., back=function), which makes the old columns"
 
 
 def way_back(
-    old: StatefulLogic, new: StatefulLogic, forth: Migration, migrate: Migrate | None = None
+    old: Described, new: Described, forth: Migration, migrate: Migrate | None = None
 ) -> Migration:
     """Return the migration from state of the new logic to that of the old one.
 

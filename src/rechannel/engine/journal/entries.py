@@ -31,6 +31,9 @@ CONTROLLED = 3
 LASTING = 4
 """Version of openings, which stay for ever: earlier releases would delete them, and with them the fence."""
 
+RENAMING = 5
+"""Version of entries that give operators and sources other names: earlier releases would lose their state."""
+
 
 @closed
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +157,8 @@ class ConfigurationChanged:
     """State that new operators begin with."""
     notes: Annotated[Mapping[str, Json], ABSENT] = field(default_factory=dict)
     """Bodies of notes that hold from the same moment, by kind."""
+    renamed: Annotated[Mapping[str, str], ABSENT] = field(default_factory=dict)
+    """New names of operators and sources that go on under another name, by their old names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,7 +276,7 @@ class Entry:
 
         Raises DamagedStateError, NewerFormatError.
         """
-        record = unseal(data, name=name, newest=LASTING)
+        record = unseal(data, name=name, newest=RENAMING)
         try:
             body = decode(_KINDS[record["kind"]], record["body"])
             return cls(number=record["number"], epoch=record["epoch"], body=body)
@@ -283,6 +288,8 @@ class Entry:
 def _format(body: Body) -> int:
     if isinstance(body, Opened):
         return LASTING
+    if isinstance(body, ConfigurationChanged) and body.renamed:
+        return RENAMING
     controlled = isinstance(body, Controlling) or (
         isinstance(body, Intent | Committed) and bool(body.controls)
     )

@@ -84,13 +84,28 @@ def withdrawn(notes: Mapping[str, Json], from_timestep: int) -> dict[str, Json]:
     return {**notes, NOTE: note}
 
 
-def note_of(state: JournalState, dataflow: Dataflow) -> dict[str, Json] | None:
+def renamed_note(known: Json, names: Mapping[str, str]) -> Json:
+    """Return the note with new names of sources and operators. names: by old names. known: the note, or None."""
+    if not known or not names:
+        return known
+    again = {
+        kind: {names.get(name, name): one for name, one in known.get(kind, {}).items()}
+        for kind in (SOURCES, OPERATORS)
+    }
+    return {**known, **again}
+
+
+def note_of(
+    state: JournalState, dataflow: Dataflow, renamed: Mapping[str, str] | None = None
+) -> dict[str, Json] | None:
     """Return the note of a driver that starts with a dataflow; None if the journal has it already.
 
-    Raises RefusedError if a sink has a new place and owes timesteps to the old one.
+    renamed: new names of sources and operators, by old names. Raises RefusedError if a sink has a new place and owes
+    timesteps to the old one.
     """
     known = state.notes.get(NOTE)
-    note = counted(known, members_of(dataflow), (state.last_intended or 0) + 1)
+    before = renamed_note(known, renamed or {})
+    note = counted(before, members_of(dataflow), (state.last_intended or 0) + 1)
     _check_moved(state, known or {}, note)
     return None if note == known else note
 
@@ -112,9 +127,12 @@ def ids(note: Mapping[str, Json], kind: str) -> dict[str, Json]:
     return {name: one["id"] for name, one in note[kind].items()}
 
 
-def operators_of(dataflow: Dataflow, notes: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the ids of the operators of a dataflow that starts, by name."""
-    return ids(counted(notes.get(NOTE), members_of(dataflow), 0), OPERATORS)
+def operators_of(
+    dataflow: Dataflow, notes: Mapping[str, Json], renamed: Mapping[str, str] | None = None
+) -> dict[str, Json]:
+    """Return the ids of the operators of a dataflow that starts, by name. renamed: see `note_of`."""
+    known = renamed_note(notes.get(NOTE), renamed or {})
+    return ids(counted(known, members_of(dataflow), 0), OPERATORS)
 
 
 def incarnation(notes: Mapping[str, Json], kind: str, name: str) -> str:

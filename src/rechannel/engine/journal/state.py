@@ -17,6 +17,7 @@ The latest `keep_versions` committed timesteps are kept as versions; they share 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace as changed
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -39,7 +40,8 @@ from rechannel.engine.journal.entries import (
     Reconfiguring,
     Withdrawn,
 )
-from rechannel.engine.journal.incarnations import inherited, withdrawn
+from rechannel.engine.journal.incarnations import NOTE as INCARNATIONS
+from rechannel.engine.journal.incarnations import inherited, renamed_note, withdrawn
 from rechannel.errors import NotReadyError
 from rechannel.model.bytimestep import ByTimestep
 from rechannel.model.codec import Json
@@ -380,10 +382,31 @@ def _changed(state: JournalState, body: ConfigurationChanged) -> JournalState:
         msg = f"a configuration cannot change from timestep {body.from_timestep}: {last} is fixed"
         raise ValueError(msg)
     before = [(since, c) for since, c in state.configurations if since < body.from_timestep]
+    state = _with_names(state, body.renamed)
     state = _with_loaded(_without_gone(state, body.configuration), body.edits)
     state = _step(state, body.steps)
     state = _all_noted(state, Notes(bodies=body.notes))
     return replace(state, configurations=(*before, (body.from_timestep, body.configuration)))
+
+
+def _with_names(state: JournalState, names: Mapping[str, str]) -> JournalState:
+    """Give operators and sources new names. names: by old names."""
+    if not names:
+        return state
+
+    def new(mapping: Mapping[str, V]) -> dict[str, V]:
+        return {names.get(name, name): value for name, value in mapping.items()}
+
+    versions = dict(state.versions)
+    if state.last_committed is not None:
+        latest = versions[state.last_committed]
+        times = {n: changed(t, marks=new(t.marks)) for n, t in new(latest.times).items()}
+        versions[state.last_committed] = replace(
+            latest, manifests=new(latest.manifests), times=times
+        )
+    note = renamed_note(state.notes.get(INCARNATIONS), names)
+    notes = state.notes if note is None else {**state.notes, INCARNATIONS: note}
+    return replace(state, versions=versions, offsets=new(state.offsets), notes=notes)
 
 
 def _without_gone(state: JournalState, configuration: Configuration) -> JournalState:

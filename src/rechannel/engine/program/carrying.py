@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from rechannel.dataflow.evolution.description import Described
 from rechannel.dataflow.evolution.difference import Difference
 from rechannel.dataflow.evolution.migration import Migrate
 from rechannel.dataflow.evolution.migration_json import migration_to_json
@@ -63,10 +64,18 @@ def carried(
     retyped = {name for name in stay if _retyped(old[name], new[name])}
     made = {}
     for name in sorted({*found.restated, *found.logic_changed, *migrate, *retyped} & stay):
-        forth = migration_between(old[name], new[name], migrate.get(name), stream_ms=stream_ms)
-        if forth is not None:
-            made[name] = _with_back(old[name], new[name], forth, migrate.get(name))
+        one = carried_state(old[name], new[name], migrate.get(name), stream_ms)
+        if one is not None:
+            made[name] = one
     return made
+
+
+def carried_state(
+    old: Described, new: StatefulLogic, migrate: Migrate | None, stream_ms: int | None
+) -> Carried | None:
+    """Return what happens to the state of one operator; None if it needs no conversion. Raises RefusedError."""
+    forth = migration_between(old, new, migrate, stream_ms=stream_ms)
+    return None if forth is None else _with_back(old, new, forth, migrate)
 
 
 def _retyped(old: StatefulLogic, new: StatefulLogic) -> bool:
@@ -75,7 +84,7 @@ def _retyped(old: StatefulLogic, new: StatefulLogic) -> bool:
 
 
 def _with_back(
-    old: StatefulLogic, new: StatefulLogic, forth: Migration, migrate: Migrate | None
+    old: Described, new: StatefulLogic, forth: Migration, migrate: Migrate | None
 ) -> Carried:
     try:
         return Carried(forth=forth, back=way_back(old, new, forth, migrate))
@@ -87,7 +96,7 @@ def _with_back(
 
 def next_schema_versions(
     before: Mapping[str, Json],
-    old: Logics,
+    old: Mapping[str, Described],
     new: Logics,
     versions: Mapping[str, int],
     made: Mapping[str, Carried],
@@ -120,5 +129,5 @@ def next_schema_versions(
     return {"eras": schema_versions, "migrations": ways}
 
 
-def _columns(logic: StatefulLogic) -> str:
-    return fingerprint(logic.key_schema, logic.state_schema)
+def _columns(state: Described) -> str:
+    return fingerprint(state.key_schema, state.state_schema)

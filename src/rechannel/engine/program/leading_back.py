@@ -25,6 +25,7 @@ from rechannel.model.codec import Json
 from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.events import Finished, Reversed
 from rechannel.reconfigure.record import Phase
+from rechannel.state.manifest import Edit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,10 @@ class Text:
     identity: Mapping[str, Json]
     operators: Mapping[str, str]
     lasting: Mapping[str, Mapping[str, Json]]
+    state: Mapping[str, Mapping[str, Json]]
+    """See `describing.state_of`."""
+    sources: Mapping[str, Mapping[str, Json]]
+    """See `restarting.sources_of`."""
     logics: Logics
 
     def fits(self, held: Mapping[str, Json]) -> bool:
@@ -142,16 +147,21 @@ def _refused(name: str, to: int, why: str) -> str:
     )
 
 
-def led_back(
+def begun(
     state: JournalState,
     version: int,
     configuration: Configuration,
     logics: Mapping[str, int],
     notes: Mapping[str, Json],
+    *,
+    cause: str,
+    renamed: Mapping[str, str] | None = None,
+    edits: Mapping[str, Edit] | None = None,
 ) -> ConfigurationChanged:
-    """Return the entry with which a version that reverts another begins; its notes are in the same entry.
+    """Return the entry with which a version begins at a start; its notes are in the same entry.
 
-    configuration: the present one, with the stages of the program. logics: version of each operator's logic.
+    configuration: the present one, with the stages of the program. logics: version of each operator's logic. renamed:
+    new names of operators and sources, by old names. edits: state of operators that are new.
     """
     operators = {
         name: replace(operator, logic=logics.get(name, operator.logic))
@@ -165,8 +175,10 @@ def led_back(
             dataflow=version,
             operators=operators,
         ),
-        cause=f"led back by version {version} of the dataflow",
+        cause=cause,
         notes=dict(notes),
+        renamed=dict(renamed or {}),
+        edits=dict(edits or {}),
     )
 
 

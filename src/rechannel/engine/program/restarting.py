@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from rechannel.dataflow.evolution.succession import hidden_types, noted_timeout, other_types
+from rechannel.dataflow.evolution.description import Description
+from rechannel.dataflow.evolution.succession import hidden_types, other_types
 from rechannel.dataflow.graph.nodes import Dataflow, Sink, Source, Stateful
 from rechannel.engine.journal.incarnations import NOTE, SINKS
 from rechannel.engine.journal.quarantine import owed, quarantined
@@ -49,7 +50,11 @@ def lasting(dataflow: Dataflow, logics: Mapping[str, StatefulLogic]) -> dict[str
                 "timeout_ms": None if fixed is not None else node.spec.timeout_ms,
                 "columns": columns_fingerprint(logic.key_schema, logic.state_schema),
                 **({"types": types} if types else {}),
-                **({} if (ends := noted_timeout(logic)) is None else {"ends_ms": ends}),
+                **(
+                    {}
+                    if (ends := Description.of(logic).noted_timeout) is None
+                    else {"ends_ms": ends}
+                ),
             }
     return out
 
@@ -93,8 +98,10 @@ def check_state(
         changed = sorted(n for n in {*before, *operators} if before.get(n) != operators.get(n))
         msg = (
             f"operators {changed} have other keys or state than this state directory"
-            f" ({_difference(changed[0], before, operators)}): the job was changed while it ran, or the directory"
-            " belongs to another dataflow. Start the present version of the program, or use another directory"
+            f" ({_difference(changed[0], before, operators)}): this is another version of the program, the job was"
+            " changed while it ran, or the directory belongs to another dataflow. For a new version, `rechannel upgrade"
+            " FILE` shows what would become of the state, and start(upgrade=True) carries it over; otherwise start the"
+            " present version of the program, or use another directory"
         )
         raise OtherDataflowError(msg)
     for name, facts in (held.get("lasting") or {}).items():
@@ -111,7 +118,8 @@ def _difference(name: str, before: Mapping[str, str], after: Mapping[str, str]) 
     return f"{name!r} was {before.get(name, 'not there')} and would be {after.get(name, 'gone')}"
 
 
-def _forgets_otherwise(before: Mapping[str, Json], after: Mapping[str, Json]) -> str | None:
+def windows_differ(before: Mapping[str, Json], after: Mapping[str, Json]) -> str | None:
+    """Return why an operator with other windows, or another memory, cannot go on; None if it has the same."""
     was, will = before.get("fixed"), after.get("fixed")
     # Journals of earlier releases say less of some operators, whose text began as it does now.
     if was is not None and will != was and not str(will).startswith(f"{was} by "):
@@ -119,6 +127,13 @@ def _forgets_otherwise(before: Mapping[str, Json], after: Mapping[str, Json]) ->
             f"its windows, or how long it remembers keys, would change from {was} to {will}: dropped state cannot come"
             " back, and state that is stored was kept for the old ones"
         )
+    return None
+
+
+def _forgets_otherwise(before: Mapping[str, Json], after: Mapping[str, Json]) -> str | None:
+    reason = windows_differ(before, after)
+    if reason is not None:
+        return reason
     old_types, new_types = before.get("types") or {}, after.get("types") or {}
     for name in other_types(old_types, new_types):
         return (

@@ -8,29 +8,51 @@ from dataclasses import replace
 from rechannel.engine.journal import incarnations
 from rechannel.engine.journal.entries import Body, Notes
 from rechannel.engine.journal.state import JournalState
-from rechannel.engine.program.leading_back import led_back, undone
+from rechannel.engine.program.leading_back import begun, undone
+from rechannel.engine.program.upgrading import ended, renamed_operators
 from rechannel.engine.program.versions import NOTE, Program, noted
 from rechannel.model.codec import Json
 from rechannel.model.configuration import Configuration
+from rechannel.state.manifest import Edit
 
 
 def start_entries(
-    state: JournalState, program: Program, first: Configuration, wall_ms: int
+    state: JournalState,
+    program: Program,
+    first: Configuration,
+    wall_ms: int,
+    loaded: Mapping[str, Edit] | None = None,
 ) -> list[Body]:
     """Return the journal entries for a program that starts; everything that must hold together is in one entry.
 
-    first: the Configuration that its settings imply. Raises RefusedError.
+    first: the Configuration that its settings imply. loaded: state that new operators of an upgrade begin with. Raises
+    RefusedError.
     """
-    note, counted = note_of(state, program), incarnations.note_of(state, program.dataflow)
+    upgrade = program.upgrade
+    renamed = {} if upgrade is None else upgrade.renamed
+    note = note_of(state, program)
+    counted = incarnations.note_of(state, program.dataflow, renamed)
     notes = {NOTE: note, incarnations.NOTE: counted}
     notes = {kind: body for kind, body in notes.items() if body is not None}
     version = program.version
-    ended = undone(state, program.record, version, wall_ms)
-    if program.back is None:
-        return [*([Notes(bodies=notes)] if notes else []), *ended]
-    number = (state.last_intended or 0) + 1
-    held = reconciled(state.configuration_at(number), first)
-    return [led_back(state, version, held, program.record["logics"], notes), *ended]
+    after = undone(state, program.record, version, wall_ms)
+    if program.back is None and upgrade is None:
+        return [*([Notes(bodies=notes)] if notes else []), *after]
+    held = reconciled(_present(state, renamed, first), first)
+    cause = f"led back by version {version} of the dataflow" if upgrade is None else upgrade.cause
+    logics = program.record["logics"]
+    begins = begun(state, version, held, logics, notes, cause=cause, renamed=renamed, edits=loaded)
+    before = [] if upgrade is None else ended(state, upgrade, wall_ms)
+    return [*before, begins, *after]
+
+
+def _present(
+    state: JournalState, renamed: Mapping[str, str], first: Configuration
+) -> Configuration:
+    """Return the Configuration that holds now, under new names; `first` if nothing was ever planned."""
+    if not state.configurations:
+        return first
+    return renamed_operators(state.configuration_at((state.last_intended or 0) + 1), renamed)
 
 
 def note_of(state: JournalState, program: Program) -> dict[str, Json] | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from rechannel.dataflow.checks.check import fingerprint
+from rechannel.dataflow.evolution.migration import Migrate
 from rechannel.dataflow.evolution.migration_json import mended_json
 from rechannel.dataflow.graph.nodes import Dataflow
 from rechannel.dataflow.identity.factories import Find
@@ -17,8 +18,9 @@ from rechannel.dataflow.identity.logic import dataflow_identity
 from rechannel.dataflow.identity.provided import Provided, provided_by
 from rechannel.engine.journal.incarnations import operators_of
 from rechannel.engine.journal.state import JournalState
-from rechannel.engine.program.assigned import assigned_again
+from rechannel.engine.program.assigned import ASSIGNED, assigned_again
 from rechannel.engine.program.carrying import Stored
+from rechannel.engine.program.describing import STATE, state_of
 from rechannel.engine.program.dividing import check_spreads
 from rechannel.engine.program.leading_back import Return, Text, leading_back
 from rechannel.engine.program.restarting import (
@@ -32,6 +34,17 @@ from rechannel.engine.program.restarting import (
     sources_of,
 )
 from rechannel.engine.program.stored_versions import stored_schema_versions
+from rechannel.engine.program.upgrading import (
+    DECLARED,
+    UPGRADED,
+    Declared,
+    Upgrade,
+    all_upgraded,
+    check_declared,
+    renamed_operators,
+    upgraded,
+    with_names,
+)
 from rechannel.engine.program.versions import (
     NOTE,
     Program,
@@ -39,7 +52,7 @@ from rechannel.engine.program.versions import (
     compile_program,
     current_version,
 )
-from rechannel.errors import OtherDataflowError
+from rechannel.errors import OtherDataflowError, RefusedError
 from rechannel.model.codec import Json
 from rechannel.state.store import Store
 
@@ -55,11 +68,23 @@ class ProgramStart:
     fresh: Collection[str] = ()
     """Sources that are meant to begin."""
     without: Collection[str] = ()
-    """Sources that are given up, and sinks in quarantine whose unpublished timesteps are."""
+    """Sources that are given up, sinks in quarantine whose unpublished timesteps are, operators that an upgrade
+    drops."""
+    upgrade: bool = False
+    """Take over from another text, whose state is carried over."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """New names of operators and sources, by their old names."""
+    migrate: Mapping[str, Migrate] = field(default_factory=dict)
+    """What becomes of state whose columns change, by operator."""
     migrations: Sequence[Callable[..., Any]] = ()
     """Functions that the journalled migrations may name."""
     find: Find | None = None
     """Imports what the journal names by its path (controllers, factories of logic); None = nothing may be."""
+
+    @property
+    def declared(self) -> Declared:
+        """Return what the program declares of the state before it."""
+        return Declared(renamed=self.renamed, migrate=self.migrate, without=self.without)
 
 
 def start_program(
@@ -82,7 +107,9 @@ def start_program(
     provided = provided_by(dataflow, start.migrations, mended=start.mended)
     written, assigned = dataflow, dict[str, Json]()
     if not start.revert:
-        dataflow, assigned = assigned_again(dataflow, held, provided, start.find)
+        names = start.renamed if start.upgrade else {}
+        before = with_names(held, names, members=(ASSIGNED,))
+        dataflow, assigned = assigned_again(dataflow, before, provided, start.find)
         if dataflow is not written and resolve is not None:
             schemas = resolve(dataflow)
     logics = bound(dataflow, schemas)
@@ -90,40 +117,90 @@ def start_program(
         identity=dataflow_identity(dataflow),
         operators=fingerprint(dataflow, schemas),
         lasting=lasting(dataflow, logics),
+        state=state_of(dataflow, logics),
+        sources=sources_of(dataflow),
         logics=logics,
     )
     stored = partial(stored_schema_versions, store, lambda: state)
     back = leading_back(text, known, current, stored) if start.revert else None
-    if held and held["identity"] != text.identity and not start.revert:
-        for identity in (text.identity, dataflow_identity(written)):
-            check_age(
-                identity, known, current, why_not=lambda: _why_not(text, known, current, stored)
-            )
-    _check_members(dataflow, state, held, start)
-    if back is None:
+    _check_text(text, dataflow_identity(written), known, current, start, stored)
+    upgrade = _upgrade(text, held, current, start, state, stored)
+    renamed: Mapping[str, str] = {} if upgrade is None else upgrade.renamed
+    held = with_names(held, renamed)
+    _check_members(dataflow, state, held, start, upgrade)
+    incarnations = operators_of(dataflow, state.notes, renamed)
+    if back is None and upgrade is None:
         check_state(text.operators, text.lasting, held)
-    incarnations = operators_of(dataflow, state.notes)
-    check_incarnations(text.identity, known, incarnations)
+        check_declared(start.declared, held)
+    if upgrade is None:
+        check_incarnations(text.identity, known, incarnations)
     record = _continued_record(dataflow, text, held, incarnations) | assigned
+    if not held:
+        record |= start.declared.member
     record["migrations"] = _passages(held, back, provided, mended=start.mended)
     if back is None:
         record |= {"back_to": held["back_to"]} if "back_to" in held else {}
     else:
         record |= _returned(record, back, text.logics)
-    version = current if back is None else current + 1
+    if upgrade is not None:
+        record = {name: one for name, one in record.items() if name != DECLARED} | upgrade.record
+        functions = [one.forth.function for one in upgrade.converted.values()]
+        provided = provided.also([each for each in functions if each is not None])
+    version = current + (back is not None or upgrade is not None)
     made = compile_program(dataflow, schemas, store, version, record, provided)
     if state.configurations:
-        check_spreads(made.plan, state.configurations[-1][1])
-    return made if back is None else replace(made, back=back)
+        held_now = state.configurations[-1][1]
+        check_spreads(made.plan, renamed_operators(held_now, renamed))
+    return replace(made, back=back, upgrade=upgrade)
+
+
+def _check_text(
+    text: Text,
+    written: Mapping[str, Json],
+    known: Mapping[str, Json],
+    current: int,
+    start: ProgramStart,
+    stored: Stored,
+) -> None:
+    """Raise OldProgramError for the text from before a live change. written: identity of the text as it is written."""
+    held = known.get(str(current), {})
+    if not held or held["identity"] == text.identity or start.revert:
+        return
+    for identity in (text.identity, written):
+        if start.upgrade and all_upgraded(identity, known, current):
+            continue
+        check_age(identity, known, current, why_not=lambda: _why_not(text, known, current, stored))
+
+
+def _upgrade(
+    text: Text,
+    held: Mapping[str, Json],
+    current: int,
+    start: ProgramStart,
+    state: JournalState,
+    stored: Stored,
+) -> Upgrade | None:
+    """Return what the start upgrades; None if it does not."""
+    if not start.upgrade or not held:
+        return None
+    if start.revert:
+        msg = "start(upgrade=True, revert=True): go back to the program from before, or upgrade to another one"
+        raise RefusedError(msg)
+    return upgraded(text, held, current, start.declared, stored, stream_ms=state.stream_ms)
 
 
 def _check_members(
-    dataflow: Dataflow, state: JournalState, held: Mapping[str, Json], start: ProgramStart
+    dataflow: Dataflow,
+    state: JournalState,
+    held: Mapping[str, Json],
+    start: ProgramStart,
+    upgrade: Upgrade | None,
 ) -> None:
-    """Raise RefusedError if sources or sinks came or went without permission."""
-    begun = state.last_intended is not None
+    """Raise RefusedError if sources or sinks came or went without permission. held: under the new names."""
+    begun, sources = state.last_intended is not None, sources_of(dataflow)
     given_up = held.get("sources", ()) if start.revert else start.without
-    check_sources(sources_of(dataflow), held, begun=begun, fresh=start.fresh, without=given_up)
+    new = sources.keys() - held.get("sources", {}).keys() if upgrade is not None else ()
+    check_sources(sources, held, begun=begun, fresh={*start.fresh, *new}, without=given_up)
     check_sinks(sinks_of(dataflow), state, without=start.without)
 
 
@@ -132,12 +209,14 @@ def _continued_record(
 ) -> dict[str, Json]:
     """Return the record of a program that continues the version `held`, without its migrations."""
     return {
+        **{name: held[name] for name in (DECLARED, UPGRADED) if name in held},
         "text": held.get("text", "the first one"),
         "identity": text.identity,
         "incarnations": incarnations,
         "operators": text.operators,
         "lasting": text.lasting,
-        "sources": sources_of(dataflow),
+        "sources": text.sources,
+        **({STATE: text.state} if text.state else {}),
         "logics": held.get("logics", {}),
         "eras": held.get("eras", {}),
     }

@@ -26,6 +26,7 @@ from rechannel.dataflow.identity.provided import Provided
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.assigned import assigned_after
 from rechannel.engine.program.carrying import Stored, carried, next_schema_versions
+from rechannel.engine.program.describing import STATE, state_of
 from rechannel.engine.program.dividing import no_longer_divisible
 from rechannel.engine.program.leading_back import Return
 from rechannel.engine.program.physical import PhysicalPlan, Stage, compile_plan
@@ -36,6 +37,7 @@ from rechannel.engine.program.restarting import (
 )
 from rechannel.engine.program.schema_versions import directed
 from rechannel.engine.program.steps import first_configuration
+from rechannel.engine.program.upgrading import DECLARED, UPGRADED, Upgrade
 from rechannel.errors import RefusedError
 from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.kernels.protocol.program import StageProgram
@@ -50,7 +52,7 @@ NOTE = "program"
 KEPT = 32
 """Number of versions whose identity is kept, to recognise old program text."""
 
-_PAST = ("text", "identity", "incarnations", "eras")
+_PAST = ("text", "identity", "incarnations", "eras", UPGRADED)
 """What is kept of a version that no longer runs."""
 
 
@@ -60,11 +62,12 @@ class Program:
 
     record: what the journal keeps of it: `text` (what was asked for), `identity` (of every node), `incarnations` (of
     its operators), `operators` (what their state depends on), `lasting` (what it means beyond its columns), `sources`
-    (what they read), `logics` (version of every operator's logic), `eras` (name of the present state of operators that
-    were migrated), `assigned` (see `engine.program.assigned`; absent without), `migrations` (by operator: passages, see
-    `engine.eras`), `back_to` (the version that it led back to; absent where it did not). provided: the functions that
-    it may name.
-    back: where it leads back from another version, and that is to be journalled.
+    (what they read), `state` (what it is, see `describing`), `declared` and `upgraded` (see `upgrading`), `logics`
+    (version of every operator's logic), `eras` (name of the present state of operators that were migrated), `assigned`
+    (see `engine.program.assigned`; absent without), `migrations` (by operator: passages, see `schema_versions`),
+    `back_to` (the version that it led back to; absent where it did not). provided: the functions that it may name.
+    back: where it leads back from another version, and that is to be journalled. upgrade: where it takes over from
+    another text, and that is to be journalled.
     """
 
     version: int
@@ -75,6 +78,12 @@ class Program:
     record: Mapping[str, Json]
     provided: Provided
     back: Return | None = None
+    upgrade: Upgrade | None = None
+
+    @property
+    def begins(self) -> bool:
+        """Whether a version begins with this start."""
+        return self.back is not None or self.upgrade is not None
 
 
 def current_record(state: JournalState) -> Mapping[str, Json]:
@@ -248,6 +257,8 @@ def succeed(  # noqa: PLR0913 - what a version is made of
         "operators": fingerprint(dataflow, schemas),
         "lasting": lasting(dataflow, new),
         "sources": sources_of(dataflow),
+        **({STATE: described} if (described := state_of(dataflow, new)) else {}),
+        **({DECLARED: before.record[DECLARED]} if DECLARED in before.record else {}),
     }
     record |= assigned_after(before.record, found, assigned or {})
     plan = compile_plan(dataflow, schemas, new)

@@ -21,21 +21,21 @@ from rechannel.engine.program import early
 
 
 def withdrawal(
-    state: JournalState, *, replan: bool, after: int | None, back: bool = False
+    state: JournalState, *, replan: bool, after: int | None, begins: bool = False
 ) -> Withdrawn | None:
     """Return what a driver that has just opened the journal withdraws; None means nothing.
 
     replan: the user asked for it. after: how many drivers may end without committing the oldest open timestep, None for
-    any number; it does not apply if a sink may have published the timestep. back: the program from before a change
-    takes over from the one that planned the timesteps.
+    any number; it does not apply if a sink may have published the timestep. begins: another
+    program takes over from the one that planned the timesteps.
     """
     if not state.open_intents:
         return None
     oldest = state.open_intents[0].timestep
     if replan:
         return Withdrawn(from_timestep=oldest, reason="asked for at the start of a driver")
-    if back:
-        reason = "the program from before a change cannot run what another version planned"
+    if begins:
+        reason = "another program cannot run what this one has planned"
         return Withdrawn(from_timestep=oldest, reason=reason)
     if _has_failed(state, after) and not early.warning(state):
         failed = state.attempts - 1

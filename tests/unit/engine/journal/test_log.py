@@ -551,7 +551,7 @@ def test_formats_of_later_versions_are_refused(store):
     with pytest.raises(NewerFormatError, match="snapshot snapshots/"):
         read_only(store)
     store.delete(snapshot_key(6))
-    store.put(entry_key(read_only(store).next_number), seal({"format": 5}))
+    store.put(entry_key(read_only(store).next_number), seal({"format": 6}))
     with pytest.raises(NewerFormatError, match="journal entry"):
         read_only(store)
 
