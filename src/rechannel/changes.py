@@ -18,8 +18,9 @@ from rechannel.reconfigure.changes.registry import python_names
 from rechannel.reconfigure.edits import *  # noqa: F403
 from rechannel.reconfigure.moment import watermark
 from rechannel.reconfigure.plan import Plan
+from rechannel.reconfigure.upgrade_plan import UpgradePlan
 
-__all__ = ["Plan", "Routing", "migrate", "watermark"]
+__all__ = ["Plan", "Routing", "UpgradePlan", "migrate", "watermark"]
 __all__ += changes.__all__
 __all__ += edits.__all__
 

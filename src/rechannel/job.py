@@ -16,7 +16,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from rechannel.assembly import Clock, ReplayText, Seams, Start, assemble, replay
+from rechannel.assembly import (
+    Clock,
+    Parts,
+    ReplayText,
+    Seams,
+    Start,
+    assemble,
+    plan_upgrade,
+    replay,
+)
 from rechannel.control.controller import Controller, Installation, installations
 from rechannel.dataflow.checks.check import check
 from rechannel.dataflow.evolution.evolution import Logic
@@ -41,6 +50,7 @@ from rechannel.engine.replay.selecting import Selection, asked_for, select
 from rechannel.errors import DataflowError, NotReadyError, RefusedError
 from rechannel.job_seams import InProcess, job_seams, steady_clock, wall_clock
 from rechannel.model.text import Text
+from rechannel.reconfigure.upgrade_plan import UpgradePlan
 from rechannel.replayed import Replay
 from rechannel.running import Replayable, RunningJob, Server
 from rechannel.serve import serve
@@ -340,26 +350,89 @@ class Job:
             DamagedStateError: stored bytes are not what was written.
             DataflowError, JavaError: the program or the machine cannot run it.
         """
-        allowed = self._allowing(allow)
-        seams = self._seams(clock, in_process)
         asked = Start(
             takeover=takeover,
             revert=revert,
             mended=mended,
             replan=replan,
             upgrade=upgrade,
-            renamed=self._renamed,
-            migrate=self._migrate,
             remove_later_output=remove_later_output,
             fresh=fresh,
             without=without,
-            migrations=self._migrations,
-            controllers=self._controllers,
-            find=allowed.controller if allowed.modules else None,
+            **self._declared(allow),
         )
-        parts = assemble(
+        return self._running(self._assembled(asked, clock, in_process), in_process)
+
+    def plan_upgrade(
+        self,
+        *,
+        without: Collection[str] = (),
+        allow: Sequence[str] = (),
+        in_process: InProcess | None = None,
+    ) -> UpgradePlan:
+        """Return what `start(upgrade=True)` would do. The state directory is only read; a job may run on it.
+
+        Args:
+            without: what would be given up, as for `start`.
+            allow: modules as in `Job`, in addition to those.
+            in_process: plan without Spark.
+
+        Raises:
+            OtherDataflowError, OldProgramError: the upgrade would be refused; the message has the line that is
+                missing in the program or at the start.
+            DataflowError: the dataflow cannot run as written.
+        """
+        return plan_upgrade(
+            self._seams(wall_clock, in_process),
+            name=self.name,
+            dataflow=self.dataflow,
+            settings=self.settings,
+            start=Start(upgrade=True, without=without, **self._declared(allow)),
+        )
+
+    def upgrade(
+        self,
+        *,
+        without: Collection[str] = (),
+        allow: Sequence[str] = (),
+        in_process: InProcess | None = None,
+    ) -> None:
+        """Let this program take over in the state directory, as `start(upgrade=True)` does, and read no input.
+
+        Timesteps that are committed are published; the next start goes on. If the program is the running one,
+        nothing happens.
+
+        Args:
+            without: what is given up, as for `start`.
+            allow: modules as in `Job`, in addition to those.
+            in_process: without Spark.
+
+        Raises:
+            StateInUseError, OtherDataflowError, OldProgramError: refused, as by `start`.
+        """
+        asked = Start(upgrade=True, without=without, **self._declared(allow))
+        parts = self._assembled(asked, wall_clock, in_process)
+        parts.driver.stop()
+        self._running(parts, in_process).await_termination()
+
+    def _declared(self, allow: Sequence[str]) -> dict[str, Any]:
+        """What the job says of every start. allow: modules that are allowed, in addition to its own."""
+        allowed = self._allowing(allow)
+        return {
+            "renamed": self._renamed,
+            "migrate": self._migrate,
+            "migrations": self._migrations,
+            "controllers": self._controllers,
+            "find": allowed.controller if allowed.modules else None,
+        }
+
+    def _assembled(self, asked: Start, clock: Clock, in_process: InProcess | None) -> Parts:
+        seams = self._seams(clock, in_process)
+        return assemble(
             seams, name=self.name, dataflow=self.dataflow, settings=self.settings, start=asked
         )
+
+    def _running(self, parts: Parts, in_process: InProcess | None) -> RunningJob:
         return RunningJob(parts, self._serve, partial(self._replay_running, in_process))
 
     def _allowing(self, more: Sequence[str]) -> Allowed:

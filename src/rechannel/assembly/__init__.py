@@ -4,6 +4,7 @@ from rechannel.assembly.assemble import OWNER, assemble
 from rechannel.assembly.parts import Parts
 from rechannel.assembly.replaying import ReplayText, replay
 from rechannel.assembly.seams import Clock, LeaseLike, Seams, Start
+from rechannel.assembly.upgrading import plan_upgrade
 
 __all__ = [
     "OWNER",
@@ -14,5 +15,6 @@ __all__ = [
     "Seams",
     "Start",
     "assemble",
+    "plan_upgrade",
     "replay",
 ]

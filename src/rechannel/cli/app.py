@@ -35,6 +35,7 @@ from rechannel.cli.scale import scale
 from rechannel.cli.screen import complain
 from rechannel.cli.sql import sql
 from rechannel.cli.state import state
+from rechannel.cli.upgrade import upgrade
 from rechannel.cli.verify import verify
 from rechannel.errors import RechannelError
 from rechannel.version import __version__
@@ -95,6 +96,7 @@ def rechannel(
 
 app.command("demo")(demo)
 app.command("run")(run)
+app.command("upgrade")(upgrade)
 app.command("ingest")(ingest)
 app.command("status")(status)
 app.command("state")(state)

@@ -50,9 +50,16 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
     without: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="A source, or a sink in quarantine, to give up. May be repeated."
+            metavar="NAME",
+            help="A source, a sink in quarantine, or an operator at an upgrade, to give up. May be repeated.",
         ),
     ] = None,
+    upgrade: Annotated[
+        bool,
+        typer.Option(
+            "--upgrade", help="Take over from another program and its state; see `upgrade`."
+        ),
+    ] = False,
     revert: Annotated[
         bool,
         typer.Option("--revert", help="Deliberately go back to the program before a live change."),
@@ -121,6 +128,7 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
             job.start,
             takeover=takeover,
             revert=revert,
+            upgrade=upgrade,
             remove_later_output=remove_later_output,
             fresh=fresh or (),
             without=without or (),

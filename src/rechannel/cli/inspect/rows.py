@@ -16,7 +16,8 @@ import pyarrow as pa
 from rechannel.cli.inspect.directory import StateDirectory
 from rechannel.engine.journal.reading import read_only
 from rechannel.engine.journal.state import JournalState
-from rechannel.engine.program.versions import operators_now
+from rechannel.engine.program.stored_columns import StoredColumns, stored_columns
+from rechannel.engine.program.versions import current_record, operators_now
 from rechannel.engine.view.state_view import manifest_at
 from rechannel.errors import (
     DamagedStateError,
@@ -29,7 +30,7 @@ from rechannel.kernels.lsm.merge import Rows, merge_rows, slices_of
 from rechannel.model.ddl import columns_text
 from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
-from rechannel.state.manifest import Manifest
+from rechannel.state.manifest import Manifest, Run
 from rechannel.state.segments.segment import open_segment
 
 SLICE_ROWS = 100_000
@@ -135,11 +136,13 @@ def _read(
         msg = f"job {directory.identity.name!r} keeps no state for {operator!r}; it keeps state for: {names}"
         raise UnknownOperatorError(msg)
     manifest, _ = manifest_at(operator, state, timestep)
-    first = directory.identity.operators.get(operator, "")
-    schema, keys = _columns(directory, operator, (operators[operator], first), manifest)
+    columns = stored_columns(current_record(state), operator)
+    if columns is None or not manifest.state:
+        first = directory.identity.operators.get(operator, "")
+        columns = _columns(directory, operator, (operators[operator], first), manifest)
     found: list[pa.RecordBatch] = []
     rows, more = 0, False
-    for batch in _slices(directory, manifest, schema, keys):
+    for batch in _slices(directory, manifest, columns):
         found.append(batch if limit is None else batch.slice(0, limit - rows))
         rows += batch.num_rows
         if limit is not None and rows > limit:
@@ -148,29 +151,30 @@ def _read(
     return StoredRows(
         operator=operator,
         timestep=(state.last_committed or 0) if timestep is None else timestep,
-        keys=keys,
-        rows=pa.Table.from_batches(found, schema=schema),
+        keys=columns.keys,
+        rows=pa.Table.from_batches(found, schema=columns.schema),
         more=more,
     )
 
 
 def _columns(
     directory: StateDirectory, operator: str, spelt: tuple[str, ...], manifest: Manifest
-) -> tuple[pa.Schema, int]:
-    """Columns of the operator's segments, and how many of them are keys.
+) -> StoredColumns:
+    """Columns of the operator's segments, where the journal of an earlier release does not describe them.
 
     A segment does not say where keys end, but key and state columns are spelt out. spelt: in these words,
     now or at first.
     """
     if not manifest.state:
-        return pa.schema([]), 0
+        return StoredColumns(schema=pa.schema([]), keys=0, ways={})
     first = manifest.state[0]
-    schema = open_segment(directory.store, first.segment, first.digest, first.size).schema
+    segment = open_segment(directory.store, first.segment, first.digest, first.size)
+    schema = segment.schema
     for keys in range(1, len(schema) + 1):
         key_columns, state_columns = pa.schema(list(schema)[:keys]), pa.schema(list(schema)[keys:])
         words = f" by {columns_text(key_columns)} keeping {columns_text(state_columns)}"
         if any(text.endswith(words) for text in spelt):
-            return schema, keys
+            return StoredColumns(schema=schema, keys=keys, ways={segment.meta.schema: ()})
     msg = (
         f"segment {manifest.state[0].segment} has the columns {columns_text(schema)}, but operator"
         f" {operator!r} is {spelt[0]}: they do not belong together; restore the state directory"
@@ -179,32 +183,36 @@ def _columns(
 
 
 def _slices(
-    directory: StateDirectory, manifest: Manifest, schema: pa.Schema, keys: int
+    directory: StateDirectory, manifest: Manifest, columns: StoredColumns
 ) -> Iterator[pa.RecordBatch]:
     expected = sum(run.expected for run in manifest.state)
     pieces = int(expected // SLICE_ROWS) + 1
     routing = Routing.even(bins=pieces, tasks=pieces)
     for number in range(pieces):
-        rows = _merged(directory, manifest, routing.intervals_of(number), keys)
+        rows = _merged(directory, manifest, routing.intervals_of(number), columns)
         if rows is not None:
-            yield pa.RecordBatch.from_arrays(rows.columns, schema=schema)
+            yield pa.RecordBatch.from_arrays(rows.columns, schema=columns.schema)
 
 
 def _merged(
-    directory: StateDirectory, manifest: Manifest, own: Intervals, keys: int
+    directory: StateDirectory, manifest: Manifest, own: Intervals, columns: StoredColumns
 ) -> Rows | None:
-    runs = [
-        OpenRun(open_segment(directory.store, run.segment, run.digest, run.size), run.clip)
-        for run in manifest.within(own)
-    ]
-    if len({run.segment.meta.schema for run in runs}) > 1:
+    runs = [_opened(directory, run, columns) for run in manifest.within(own)]
+    parts = [part for run in runs for part in slices_of(run, own)]
+    return merge_rows(parts, columns.keys, _all_live, bottom=True) if parts else None
+
+
+def _opened(directory: StateDirectory, run: Run, columns: StoredColumns) -> OpenRun:
+    """Open a run. Raises NotReadyError if only the program can convert its rows."""
+    segment = open_segment(directory.store, run.segment, run.digest, run.size)
+    chain = columns.ways.get(segment.meta.schema)
+    if chain is None:
         msg = (
-            f"operator {runs[0].segment.meta.operator!r} changed its state columns, and not all of"
-            " its state is rewritten yet: only the running job can show it now, with job.state(...)"
+            f"operator {segment.meta.operator!r} changed its state columns, and not all of its state is rewritten yet:"
+            " only the running job can show it now, with job.state(...)"
         )
         raise NotReadyError(msg)
-    parts = [part for run in runs for part in slices_of(run, own)]
-    return merge_rows(parts, keys, _all_live, bottom=True) if parts else None
+    return OpenRun(segment, run.clip, migrations=chain)
 
 
 def _all_live(keys: list[pa.Array], state: list[pa.Array]) -> None:

@@ -143,7 +143,8 @@ def start_program(
     else:
         record |= _returned(record, back, text.logics)
     if upgrade is not None:
-        record = {name: one for name, one in record.items() if name != DECLARED} | upgrade.record
+        record = {name: one for name, one in record.items() if name != DECLARED}
+        record |= upgrade.record
         functions = [one.forth.function for one in upgrade.converted.values()]
         provided = provided.also([each for each in functions if each is not None])
     version = current + (back is not None or upgrade is not None)

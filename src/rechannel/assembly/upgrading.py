@@ -1,0 +1,44 @@
+"""What an upgrade would do to a state directory, which is only read."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from rechannel.assembly.seams import Seams, Start
+from rechannel.dataflow.graph.nodes import Dataflow
+from rechannel.engine.journal.reading import read_only
+from rechannel.engine.program.identity import Identity
+from rechannel.engine.program.start_entries import start_entries
+from rechannel.engine.program.starting import start_program
+from rechannel.engine.program.steps import first_configuration
+from rechannel.engine.program.upgrade_plan import upgrade_plan
+from rechannel.engine.program.versions import NOTE, current_version
+from rechannel.reconfigure.upgrade_plan import UpgradePlan
+from rechannel.settings import Settings
+from rechannel.sinks.claims import Ledger
+
+
+def plan_upgrade(
+    seams: Seams, *, name: str, dataflow: Dataflow, settings: Settings, start: Start
+) -> UpgradePlan:
+    """Return what a start would do. Raises what it would raise before anything is written."""
+    opener = seams.opener(lambda: name, partial(Ledger, opening="", epoch=0))
+    readers = opener.readers(dataflow, {})
+    try:
+        resolve = partial(opener.schemas, readers=readers)
+        schemas = resolve(dataflow)
+        state = read_only(seams.store)
+        program = start_program(dataflow, schemas, seams.store, state, start, resolve)
+    finally:
+        for reader in readers.values():
+            reader.close()
+    identity = Identity(name=name, operators=program.record["operators"])
+    identity.check(seams.store, changed=NOTE in state.notes)
+    first = first_configuration(
+        program.plan,
+        interval_ms=settings.interval_ms,
+        in_flight=settings.in_flight,
+        **opener.defaults,
+    )
+    start_entries(state, program, first, int(seams.clock()))
+    return upgrade_plan(program, state, current_version(state))

@@ -1,0 +1,375 @@
+"""Edits of a program's text: what an upgrade makes of each, also if its driver dies at any write of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import rechannel as rc
+from rechannel import aggregates as agg
+from rechannel.engine.journal.state import JournalState
+from rechannel.engine.program.versions import NOTE
+from rechannel.errors import OldProgramError, OtherDataflowError, RefusedError
+from rechannel.settings import Settings
+from rechannel.testing import Crash, Fault, FaultKind, Harness, MemoryStore, script
+from rechannel.testing.recorder import Recorder
+
+QUIET = Settings(tasks=2, bins=8, telemetry=False)
+FIRST = [{"k": "a", "v": 1, "at": 1_000}, {"k": "b", "v": 2, "at": 2_000}]
+SECOND = [{"k": "a", "v": 10, "at": 3_000}]
+SCHEMA = "k string, v bigint, at bigint"
+
+Flows = Callable[[Any], list[Any]]
+
+
+def read(source: Any, name: str = "in") -> Any:
+    return rc.read().memory(source, name=name)
+
+
+def sums(source: Any, name: str = "op", at: str = "in", **aggregates: Any) -> list[Any]:
+    op = read(source, at).key_by("k").aggregate(**aggregates, name=name)
+    return [op.write.memory("out", name="out")]
+
+
+def before(source: Any) -> list[Any]:
+    return sums(source, n=agg.count(), total=agg.sum("v"))
+
+
+def with_tops(source: Any) -> list[Any]:
+    stream = read(source)
+    op = stream.key_by("k").aggregate(n=agg.count(), total=agg.sum("v"), name="op")
+    tops = stream.key_by("k").aggregate(top=agg.max("v"), name="tops")
+    return [op.write.memory("out", name="out"), tops.write.memory("tops", name="tops-out")]
+
+
+def with_raw(source: Any) -> list[Any]:
+    stream = read(source)
+    op = stream.key_by("k").aggregate(n=agg.count(), total=agg.sum("v"), name="op")
+    return [op.write.memory("out", name="out"), stream.write.memory("raw", name="raw")]
+
+
+def kept(key: str, state: Any, rows: Any) -> Any:
+    return (state or 0) + len(rows["v"])
+
+
+def kept_and_summed(key: str, state: Any, rows: Any) -> Any:
+    seen, total = (0, 0) if state is None else (state.seen, state.total)
+    return {"seen": seen + len(rows["v"]), "total": total + sum(rows["v"])}
+
+
+def tracked(source: Any, function: Any, state: str) -> list[Any]:
+    op = read(source).key_by("k").track(function, state=state, name="op")
+    return [op.write.memory("out", name="out")]
+
+
+def windowed(source: Any, length: str, name: str = "op") -> list[Any]:
+    rows = read(source).map_batches(timed, schema="k string, v bigint, t timestamp", name="timed")
+    timely = rows.event_time("t", delay="1 hour", name="timely")
+    op = timely.key_by("k").window(rc.windows.tumbling(length)).aggregate(n=agg.count(), name=name)
+    return [op.write.memory("out", name="out")]
+
+
+def timed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    t = batch["at"].cast(pa.timestamp("ms")).cast(pa.timestamp("us", "UTC"))
+    return pa.record_batch({"k": batch["k"], "v": batch["v"], "t": t})
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A text and the one after it. said: what is declared beside it. state: of operators at the end, by key.
+
+    refused: what the message says without what is declared; "" = it is not refused."""
+
+    new: Flows
+    old: Flows = before
+    said: Mapping[str, Any] = field(default_factory=dict)
+    refused: str = ""
+    state: Mapping[str, Any] | None = None
+
+
+def rows(*names: str, **keys: Any) -> dict[str, Any]:
+    return {key: dict(zip(names, values, strict=True)) for key, values in keys.items()}
+
+
+EDITS = {
+    "aggregate added": Edit(
+        new=lambda s: sums(s, n=agg.count(), total=agg.sum("v"), top=agg.max("v")),
+        state={"op": rows("n", "total", "top", a=(2, 11, 10), b=(1, 2, None))},
+    ),
+    "aggregate dropped": Edit(
+        new=lambda s: sums(s, n=agg.count()), state={"op": rows("n", a=(2,), b=(1,))}
+    ),
+    "aggregate renamed": Edit(
+        new=lambda s: sums(s, number=agg.count(), total=agg.sum("v")),
+        said={"migrate": {"op": rc.changes.migrate(rename={"n": "number"})}},
+        refused=r"migrate=\{'op': rc.changes.migrate\(rename=\{'n': 'number'\}\)\}",
+        state={"op": rows("number", "total", a=(2, 11), b=(1, 2))},
+    ),
+    "aggregate changed": Edit(
+        new=lambda s: sums(s, n=agg.count(), total=agg.sum("at")),
+        said={"migrate": {"op": rc.changes.migrate(drop=["total"])}},
+        refused=r"what is stored is the result of the old way.*in the program: rc.Job\(..., migrate=",
+        state={"op": rows("n", "total", a=(2, 3000), b=(1, None))},
+    ),
+    "operator added": Edit(
+        new=with_tops,
+        state={
+            "op": rows("n", "total", a=(2, 11), b=(1, 2)),
+            "tops": rows("top", a=(10,)),
+        },
+    ),
+    "operator removed": Edit(
+        old=with_tops,
+        new=before,
+        said={"without": ["tops"]},
+        refused=r"operator 'tops' is gone, .* to drop it, start with without=\['tops'\]",
+        state={"op": rows("n", "total", a=(2, 11), b=(1, 2))},
+    ),
+    "operator renamed": Edit(
+        new=lambda s: sums(s, "ops", n=agg.count(), total=agg.sum("v")),
+        said={"renamed": {"op": "ops"}},
+        refused=r"write rc.Job\(..., renamed=\{'op': 'ops'\}\)",
+        state={"ops": rows("n", "total", a=(2, 11), b=(1, 2))},
+    ),
+    "source renamed": Edit(
+        new=lambda s: sums(s, at="input", n=agg.count(), total=agg.sum("v")),
+        said={"renamed": {"in": "input"}},
+        refused=r"source 'in' is gone, .* write rc.Job\(..., renamed=\{'in': 'input'\}\)",
+        state={"op": rows("n", "total", a=(2, 11), b=(1, 2))},
+    ),
+    "key changed": Edit(
+        new=lambda s: [
+            read(s)
+            .key_by("at")
+            .aggregate(n=agg.count(), total=agg.sum("v"), name="op")
+            .write.memory("out", name="out")
+        ],
+        refused="operator 'op': its keys cannot change from k to at: .* give the operator another name",
+    ),
+    "key beside": Edit(
+        new=lambda s: [
+            read(s)
+            .key_by("at")
+            .aggregate(n=agg.count(), name="by at")
+            .write.memory("out", name="out")
+        ],
+        said={"without": ["op"]},
+        refused="operator 'op' is gone",
+        state={"by at": {3000: {"n": 1}}},
+    ),
+    "window changed": Edit(
+        old=lambda s: windowed(s, "1 minute"),
+        new=lambda s: windowed(s, "2 minutes"),
+        refused="operator 'op': its windows, or how long it remembers keys, would change",
+    ),
+    "sink added": Edit(
+        new=with_raw,
+        state={"op": rows("n", "total", a=(2, 11), b=(1, 2))},
+    ),
+    "sink removed": Edit(
+        old=with_raw,
+        new=before,
+        state={"op": rows("n", "total", a=(2, 11), b=(1, 2))},
+    ),
+    "state of track": Edit(
+        old=lambda s: tracked(s, kept, "seen bigint"),
+        new=lambda s: tracked(s, kept_and_summed, "seen bigint, total bigint"),
+        said={"migrate": {"op": rc.changes.migrate(add={"total": 0})}},
+        refused=r"the new state has a column 'total' .*in the program: rc.Job\(..., migrate=\{'op'",
+        state={"op": rows("seen", "total", a=(2, 10), b=(1, 0))},
+    ),
+    "kind changed": Edit(
+        new=lambda s: tracked(s, kept, "seen bigint"),
+        refused="operator 'op': aggregate cannot become track; give the operator another name",
+    ),
+    "all replaced": Edit(
+        new=lambda s: sums(s, "other", at="input", low=agg.min("v")),
+        said={"without": ["op", "in"]},
+        refused="operator 'op' is gone",
+        state={"other": rows("low", a=(1,), b=(2,))},
+    ),
+}
+
+
+class World:
+    """A state directory with a committed timestep of the first rows, and the second ones in flight."""
+
+    def __init__(self, old: Flows) -> None:
+        self.source, self.store = script(SCHEMA), MemoryStore()
+        self.recorders: dict[str, Recorder] = {}
+        self.harness = self.bench(old)
+        self.harness.start().run()
+        self.source.push(FIRST)
+        self.harness.process.run()
+        self.source.push(SECOND)
+        while not self.state.open_intents:
+            self.harness.process.step()
+
+    def bench(self, flows: Flows) -> Harness:
+        harness = Harness(flows(self.source), store=self.store, settings=QUIET)
+        for name, recorder in harness.recorders.items():
+            self.recorders.setdefault(name, recorder)
+        mine = {name: self.recorders[name] for name in harness.recorders}
+        return Harness(flows(self.source), store=self.store, settings=QUIET, recorders=mine)
+
+    @property
+    def state(self) -> JournalState:
+        return self.harness.journal_state()
+
+    def upgrade(self, new: Flows, faults: Iterable[Any] = (), **said: Any) -> Harness:
+        self.harness = self.bench(new)
+        self.harness.start(upgrade=True, faults=faults, **said)
+        return self.harness
+
+
+def found(harness: Harness, operator: str) -> dict[Any, dict[str, Any]]:
+    table = harness.state(operator)
+    key = table.column_names[0]
+    return {row.pop(key): row for row in table.to_pylist()}
+
+
+@pytest.mark.parametrize("name", [name for name, edit in EDITS.items() if edit.refused])
+def test_what_would_be_lost_is_refused_with_the_line_to_add(name):
+    edit = EDITS[name]
+    world = World(edit.old)
+    number = world.state.number
+    with pytest.raises(OtherDataflowError, match=f"(?s){edit.refused}"):
+        world.upgrade(edit.new)
+    assert world.state.number == number
+
+
+@pytest.mark.parametrize("kind", [FaultKind.BEFORE, FaultKind.AFTER])
+@pytest.mark.parametrize("name", [name for name, edit in EDITS.items() if edit.state is not None])
+def test_an_upgrade_whose_driver_dies_at_any_write(name, kind):
+    edit = EDITS[name]
+    for writes in count():
+        world = World(edit.old)
+        armed = [True]
+
+        def faults(writes: int = writes, armed: list[bool] = armed) -> Iterator[Fault | None]:
+            yield from [None] * writes
+            if armed[0]:
+                yield Fault(kind=kind)
+
+        try:
+            world.upgrade(edit.new, faults(), **edit.said)
+            armed[0] = False
+        except Crash:
+            world.upgrade(edit.new, **edit.said)
+        harness = world.harness
+        harness.process.run()
+        assert {name: found(harness, name) for name in edit.state or ()} == edit.state
+        assert world.state.notes[NOTE]["2"]["upgraded"]
+        assert world.state.last_committed == world.state.last_intended
+        harness.process.stop()
+        world.bench(edit.new).start(**{n: v for n, v in edit.said.items() if n != "without"}).run()
+        if not armed[0]:
+            break
+    assert writes > 3
+
+
+def test_a_program_that_is_the_running_one_is_a_usual_start():
+    world = World(before)
+    world.upgrade(before).process.run()
+    assert list(world.state.notes[NOTE]) == ["1"]
+    assert found(world.harness, "op") == rows("n", "total", a=(2, 11), b=(1, 2))
+
+
+def test_what_was_declared_is_done_once_and_may_stay():
+    edit = EDITS["aggregate renamed"]
+    world = World(edit.old)
+    for _ in range(3):
+        world.upgrade(edit.new, **edit.said).process.run()
+        world.harness.process.stop()
+    assert list(world.state.notes[NOTE]) == ["1", "2"]
+    assert found(world.harness, "op") == edit.state["op"]
+
+
+def test_what_is_declared_and_not_done_needs_an_upgrade():
+    world = World(before)
+    added = {"op": rc.changes.migrate(rename={"n": "number"})}
+    with pytest.raises(
+        OtherDataflowError, match=r"declares a migration of \['op'\], which has not been"
+    ):
+        world.bench(before).start(migrate=added)
+
+
+def test_a_live_change_is_not_undone_by_an_upgrade_to_the_text_before_it():
+    world = World(before)
+    process = world.harness.process
+    process.run()
+    wanted = {"n": agg.count(), "total": agg.sum("v"), "top": agg.max("v")}
+    process.reconfigure(rc.changes.change_logic("op", wanted))
+    process.run()
+    process.stop()
+    with pytest.raises(OldProgramError, match="the job was changed while it ran"):
+        world.upgrade(before)
+
+
+def test_an_upgrade_leads_back_to_a_text_of_before_if_only_upgrades_came_since():
+    world = World(before)
+    world.upgrade(EDITS["aggregate added"].new).process.run()
+    world.harness.process.stop()
+    world.upgrade(before).process.run()
+    assert found(world.harness, "op") == rows("n", "total", a=(2, 11), b=(1, 2))
+    assert world.state.notes[NOTE]["3"]["upgraded"]
+
+
+def test_an_upgrade_is_reverted_as_a_live_change_is():
+    world = World(before)
+    world.upgrade(EDITS["aggregate added"].new).process.run()
+    world.harness.process.stop()
+    world.harness = world.bench(before)
+    world.harness.start(revert=True).run()
+    assert found(world.harness, "op") == rows("n", "total", a=(2, 11), b=(1, 2))
+
+
+def test_upgrade_and_revert_contradict_each_other():
+    world = World(before)
+    with pytest.raises(RefusedError, match="go back to the program from before, or upgrade"):
+        world.bench(EDITS["aggregate added"].new).start(upgrade=True, revert=True)
+
+
+@pytest.mark.parametrize(
+    ("renamed", "said"),
+    [
+        ({"op": "nowhere"}, "the program has no operator or source 'nowhere'"),
+        ({"nothing": "ops"}, "this state directory has no operator or source 'nothing'"),
+        ({"in": "ops"}, "the program still has 'in'"),
+    ],
+)
+def test_renames_that_cannot_be(renamed, said):
+    world = World(before)
+    with pytest.raises(OtherDataflowError, match=said):
+        world.upgrade(EDITS["operator renamed"].new, renamed=renamed)
+
+
+def test_open_changes_of_an_operator_that_has_another_name_end():
+    world = World(before)
+    id_ = world.harness.process.reconfigure(rc.changes.rescale("op", tasks=4), at=50)
+    world.upgrade(EDITS["operator renamed"].new, renamed={"op": "ops"}).process.run()
+    record = world.state.coordination.find(id_)
+    assert (str(record.phase), record.reason) == (
+        "failed",
+        "the program was upgraded, and the operator is gone or has another name",
+    )
+
+
+def test_a_new_operator_begins_with_the_state_that_it_is_given():
+    def new(source: Any) -> list[Any]:
+        stream = read(source)
+        op = stream.key_by("k").aggregate(n=agg.count(), total=agg.sum("v"), name="op")
+        given = pa.table({"k": ["a", "z"], "seen": [100, 7]})
+        more = stream.key_by("k").track(
+            kept, state="seen bigint", name="more", preload=lambda: given
+        )
+        return [op.write.memory("out", name="out"), more.write.memory("more", name="more-out")]
+
+    world = World(before)
+    world.upgrade(new).process.run()
+    assert found(world.harness, "more") == rows("seen", a=(101,), z=(7,))
