@@ -52,7 +52,7 @@ GROUPS = {
         " variance"
     ),
     "changes": (
-        "Plan Routing add assign_logic assign_resources assign_workload change_dataflow"
+        "Plan Routing UpgradePlan add assign_logic assign_resources assign_workload change_dataflow"
         " change_logic combine executors gather merge migrate move place rebalance remove rescale"
         " rewrite set_bound set_in_flight set_interval split spread watermark"
     ),

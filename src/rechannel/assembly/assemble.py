@@ -17,6 +17,7 @@ from msgspec import structs
 
 from rechannel.assembly.parts import Parts
 from rechannel.assembly.seams import LeaseLike, Seams, Start
+from rechannel.assembly.upgrading import rehearse_upgrade
 from rechannel.dataflow.graph.nodes import Dataflow
 from rechannel.engine.control.host import ControlHost
 from rechannel.engine.failures.stopping import Stopping
@@ -55,7 +56,8 @@ from rechannel.engine.stages.loading import (
     load_initial,
 )
 from rechannel.engine.stages.runner import Runner
-from rechannel.engine.stages.sink_rows import RowsOf
+from rechannel.engine.stages.sink_buffers import kept_columns
+from rechannel.engine.stages.sink_rows import RowsOf, unknown
 from rechannel.engine.view.pinned import Pinned
 from rechannel.engine.view.state_view import StateView
 from rechannel.errors import FencedError
@@ -146,6 +148,7 @@ class _Assembly:
             start_entries(
                 state, program, configuration, int(seams.clock())
             )  # refuses here, or nowhere
+            rehearse_upgrade(program, state)
             tables = initial_state(program.plan, program.programs, state, opener.loader)
             if OWNER not in state.notes:  # no driver was here before: sinks are claimed in its name
                 self._take_over(identity)
@@ -332,7 +335,8 @@ class _Assembly:
 
     def _publisher(self, opened: _Opened, stopping: Stopping) -> Publisher:
         """What publishes timesteps after their commit."""
-        hub, runner = opened.hub, opened.runner
+        hub, runner, program = opened.hub, opened.runner, opened.current.program
+        kept = partial(kept_columns, self.seams.store)
         return Publisher(
             sinks=opened.current.plan.sinks,
             writers=opened.current.writers,
@@ -343,6 +347,8 @@ class _Assembly:
             trouble=hub.troubles,
             stopping=stopping,
             meaning=runner.meaning,
+            # After a return, what is owed has the columns of the program that was returned to.
+            columns=unknown if "back_to" in program.record else kept,
         )
 
     def _outside(

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 
 from rechannel.assembly.seams import Seams, Start
 from rechannel.dataflow.graph.nodes import Dataflow
 from rechannel.engine.journal.reading import read_only
+from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.identity import Identity
 from rechannel.engine.program.start_entries import start_entries
 from rechannel.engine.program.starting import start_program
 from rechannel.engine.program.steps import first_configuration
 from rechannel.engine.program.upgrade_plan import upgrade_plan
-from rechannel.engine.program.versions import NOTE, current_version
+from rechannel.engine.program.versions import NOTE, Program, current_version
+from rechannel.engine.reconfigure.rehearsal import Rehearsal, rehearse
 from rechannel.reconfigure.upgrade_plan import UpgradePlan
 from rechannel.settings import Settings
 from rechannel.sinks.claims import Ledger
@@ -41,4 +44,22 @@ def plan_upgrade(
         **opener.defaults,
     )
     start_entries(state, program, first, int(seams.clock()))
-    return upgrade_plan(program, state, current_version(state))
+    tried = rehearse_upgrade(program, state)
+    return upgrade_plan(program, state, current_version(state), tried=tried)
+
+
+def rehearse_upgrade(program: Program, state: JournalState) -> Rehearsal | None:
+    """Convert stored state as the upgrade would, for at most a minute, and keep nothing of it; None without any.
+
+    Raises UserFunctionError that names operator and file, if a row cannot be converted.
+    """
+    upgrade = program.upgrade
+    if upgrade is None or not upgrade.converted:
+        return None
+    old = {new: name for name, new in upgrade.renamed.items()}
+    return rehearse(
+        tuple(program.programs[name] for name in sorted(upgrade.converted)),
+        {upgrade.renamed.get(name, name): manifest for name, manifest in state.manifests.items()},
+        lambda operator: state.latest.clock(old.get(operator, operator)),
+        time.monotonic,
+    )

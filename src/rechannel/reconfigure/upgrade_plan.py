@@ -56,7 +56,7 @@ class UpgradePlan:
     def __str__(self) -> str:
         """As a table."""
         if not self:
-            return "Nothing to upgrade: this program is the running one."
+            return f"Nothing to upgrade: {' '.join(self.notes)}"
         widths = [
             max(len(getattr(part, name)) for part in self.parts)
             for name in ("kind", "name", "becomes")

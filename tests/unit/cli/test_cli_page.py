@@ -22,7 +22,18 @@ PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8
 
 
 COMMANDS = [
-    *("demo", "run", "ingest", "status", "state", "events", "verify", "repair", "replay"),
+    *(
+        "demo",
+        "run",
+        "upgrade",
+        "ingest",
+        "status",
+        "state",
+        "events",
+        "verify",
+        "repair",
+        "replay",
+    ),
     *("reconfigure", "plan", "history", "abort", "controllers", "control", "watch", "profile"),
     *("scale", "advice"),
 ]

@@ -187,7 +187,7 @@ def _upgrade(
     if start.revert:
         msg = "start(upgrade=True, revert=True): go back to the program from before, or upgrade to another one"
         raise RefusedError(msg)
-    return upgraded(text, held, current, start.declared, stored, stream_ms=state.stream_ms)
+    return upgraded(text, held, current, start.declared, stored, state)
 
 
 def _check_members(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Protocol
 
 from rechannel.dataflow.graph.nodes import Dataflow, MapBatches, Sink, Source, Stateful, Transform
 from rechannel.engine.journal.incarnations import NOTE as INCARNATIONS
 from rechannel.engine.journal.incarnations import SINKS, members_of
 from rechannel.engine.journal.state import JournalState
+from rechannel.engine.program import early
 from rechannel.engine.program.carrying import Carried
 from rechannel.engine.program.upgrading import Upgrade, with_names
 from rechannel.engine.program.versions import Program, current_record
@@ -27,15 +29,31 @@ from rechannel.reconfigure.upgrade_plan import (
 from rechannel.state.manifest import Manifest
 
 
-def upgrade_plan(program: Program, state: JournalState, current: int) -> UpgradePlan:
+class Tried(Protocol):
+    """How many stored rows were converted on trial, of how many."""
+
+    @property
+    def rows(self) -> int:
+        """How many were."""
+
+    @property
+    def of(self) -> int:
+        """How many there are."""
+
+
+def upgrade_plan(
+    program: Program, state: JournalState, current: int, *, tried: Tried | None = None
+) -> UpgradePlan:
     """Return what the start of a program would do. current: the running version."""
     if program.upgrade is None:
-        return UpgradePlan(base=current, version=current, parts=())
+        known = bool(current_record(state))
+        why = "this program is the running one" if known else "no program has run here yet"
+        return UpgradePlan(base=current, version=current, parts=(), notes=(f"{why}.",))
     return UpgradePlan(
         base=current,
         version=program.version,
         parts=tuple(_parts(program, program.upgrade, state)),
-        notes=tuple(_notes(program.upgrade, state)),
+        notes=tuple(_notes(program.upgrade, state, tried)),
     )
 
 
@@ -102,7 +120,7 @@ def _operator(
 
 
 def _columns(migration: Migration) -> Iterator[str]:
-    """What becomes of each column that does not stay as it is, in words."""
+    """What becomes of each column that changes, in words."""
     old, used = migration.from_schema.names, set()
     for field, step in zip(migration.to_schema, migration.steps, strict=True):
         if isinstance(step, Carry):
@@ -157,7 +175,11 @@ def _sinks(dataflow: Dataflow, state: JournalState) -> Iterator[Part]:
         yield Part(kind="sink", name=name, becomes=GONE, detail="what it has written stays")
 
 
-def _notes(upgrade: Upgrade, state: JournalState) -> Iterator[str]:
+def _notes(upgrade: Upgrade, state: JournalState, tried: Tried | None) -> Iterator[str]:
+    if tried is not None and tried.rows < tried.of:
+        yield f"Converted on trial, without an error: about {tried.rows:,} of {tried.of:,} stored rows."
+    elif tried is not None:
+        yield f"Converted on trial, without an error: all {tried.of:,} stored rows."
     numbers = [intent.timestep for intent in state.open_intents]
     if numbers:
         which = (
@@ -166,6 +188,8 @@ def _notes(upgrade: Upgrade, state: JournalState) -> Iterator[str]:
             else f"timesteps {numbers[0]} to {numbers[-1]}"
         )
         yield f"Planned and not committed: {which}; planned anew by the new program."
+    if shown := early.warning(state):
+        yield f"{shown[0].upper()}{shown[1:]}."
     stuck = {n: c.why_not for n, c in upgrade.converted.items() if c.back is None}
     for name, why in sorted(stuck.items()):
         yield f"Operator {name!r} cannot be reverted: {why}."

@@ -108,13 +108,12 @@ def upgraded(
     base: int,
     declared: Declared,
     stored: Stored,
-    *,
-    stream_ms: int,
+    state: JournalState,
 ) -> Upgrade | None:
     """Return what an upgrade to a text does; None if the text is the running one and all it declares has been done.
 
-    held: of the running version, whose number is `base`. stored: see `Stored`, by present names. stream_ms: of the last
-    commit. Raises OtherDataflowError with the line that is missing.
+    held: of the running version, whose number is `base`. stored: see `Stored`, by present names. Raises
+    OtherDataflowError with the line that is missing.
     """
     renamed = renames(declared, held, text)
     _check_declared(declared, text)
@@ -141,9 +140,10 @@ def upgraded(
     made = {}
     for name, description in sorted(old.items()):
         _check_same(name, held, text)
-        one = _carried(name, description, text, migrate, declared, stream_ms)
+        one = _carried(name, description, text, migrate, declared, state.stream_ms)
         if one is not None:
             made[name] = one
+    _check_owed({*made, *gone, *renamed}, state)
     changed = sorted(n for n in old if n in made or _digest(held, n) != _digest_of(text, n))
     logics = {
         name: held["logics"].get(name, 1) + (name in changed)
@@ -288,6 +288,21 @@ def _check_gone(
         raise OtherDataflowError(msg)
 
 
+def _check_owed(touched: set[str], state: JournalState) -> None:
+    """Raise OtherDataflowError if a DataFrame function that is gone has still to make rows for a sink.
+
+    touched: operators whose rows have other columns, or another name, from now on.
+    """
+    for timestep, staged in sorted(state.unpublished.items()):
+        for sink, what in staged.items():
+            if what.get("derived") and touched & (what.get("outbox") or {}).keys():
+                msg = (
+                    f"sink {sink!r} still has to write timestep {timestep}, whose rows a DataFrame function makes of"
+                    f" {sorted(what['outbox'])}: start the program of then once, which writes them, and upgrade then"
+                )
+                raise OtherDataflowError(msg)
+
+
 def _alike(one: Mapping[str, Json], other: Mapping[str, Json]) -> bool:
     return all(one.get(part) == other.get(part) for part in ("kind", "keys"))
 
@@ -324,7 +339,7 @@ def _check_same(name: str, held: Held, text: Text) -> None:
     before, after = held[STATE][name], text.state[name]
     if before["irreplaceable"] != after["irreplaceable"]:
         msg = (
-            f"operator {name!r}: what is stored was combined with the function of before, which another cannot"
+            f"operator {name!r}: what is stored was combined with the previous function, which another cannot"
             f" continue; {INSTEAD}"
         )
         raise OtherDataflowError(msg)

@@ -15,7 +15,15 @@ from rechannel.engine.journal.entries import Published
 from rechannel.engine.journal.log import Journal
 from rechannel.engine.journal.quarantine import owed
 from rechannel.engine.program.physical import SinkPlan
-from rechannel.engine.stages.sink_rows import Meaning, RowsOf, as_it_is, as_kept, kept_for
+from rechannel.engine.stages.sink_rows import (
+    Columns,
+    Meaning,
+    RowsOf,
+    as_it_is,
+    as_kept,
+    kept_for,
+    owed_rows,
+)
 from rechannel.errors import RefusedError
 from rechannel.sinks.batch import Batch
 from rechannel.sinks.failure import OnFailure, Verdict
@@ -89,15 +97,20 @@ class Lane:
         digest = self.journal.state.digest(timestep)
         return Batch(timestep=timestep, incarnation=self.who, digest=digest)
 
-    def from_journal(self, rows_of: RowsOf, timestep: int, what: Mapping[str, Any]) -> Work:
+    def from_journal(
+        self, rows_of: RowsOf, columns: Columns, timestep: int, what: Mapping[str, Any]
+    ) -> Work:
         """Return the work that an earlier driver staged for this sink and did not record as published.
+
+        columns: of sink-buffer files.
 
         Older journals have no digests, and older publications left no markers: both are "" then.
         """
         batch = replace(self.batch(timestep), digest=what.get("digest", ""))
         if "outbox" in what:
             kept = {node: list(keys) for node, keys in what["outbox"].items()}
-            rows = partial(rows_of, self._sink_of(kept, what, timestep), None, kept)
+            sink = self._sink_of(kept, what, timestep)
+            rows = partial(owed_rows, rows_of, sink, kept, columns)
             return Work(batch=batch, staged=None, rows=rows, journalled=True, again=True)
         return Work(batch=batch, staged=what["staged"], rows=None, journalled=True, again=True)
 

@@ -29,6 +29,7 @@ from rechannel.engine.publish.lane import Lane, Work, drop, one_line
 from rechannel.engine.publish.quarantining import Quarantining
 from rechannel.engine.stages.runner import Timestep
 from rechannel.engine.stages.sink_rows import (
+    Columns,
     Meaning,
     RowsOf,
     Told,
@@ -36,6 +37,7 @@ from rechannel.engine.stages.sink_rows import (
     is_plain,
     kept_for,
     nobody,
+    unknown,
 )
 from rechannel.errors import FencedError, NotReadyError, StorageError
 from rechannel.sinks.batch import Batch
@@ -64,13 +66,15 @@ class Publisher:
         trouble: Trouble = unheard,
         stopping: Stopping | None = None,
         meaning: Meaning = as_it_is,
+        columns: Columns = unknown,
     ) -> None:
         """Nothing runs yet.
 
         backlog: timesteps that may wait for a sink before the driver starts no more. tell: called after a publication.
         trouble: receives sinks that fail and are retried. stopping: bounds the retries once the job is to end. meaning:
-        translates errors of the engine that runs the sinks' jobs.
+        translates errors of the engine that runs the sinks' jobs. columns: of sink-buffer files of earlier drivers.
         """
+        self._columns = columns
         self._tell = tell
         self._trouble = trouble
         self._rows_of = rows_of
@@ -125,7 +129,7 @@ class Publisher:
 
     def _take_up(self, lane: Lane, state: JournalState) -> None:
         for timestep, what in owed(state, lane.name, lane.who).items():
-            self._add(lane, lane.from_journal(self._rows_of, timestep, what))
+            self._add(lane, lane.from_journal(self._rows_of, self._columns, timestep, what))
 
     # Around a commit -----------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,12 @@ def sink_buffer_tables(store: Store, keys: Iterable[str]) -> Iterator[pa.RecordB
     """
     for key in keys:
         yield from read_batches(store, key)
+
+
+def kept_columns(store: Store, kept: Mapping[str, list[str]]) -> pa.Schema | None:
+    """Return the columns of sink-buffer files, by node; None if there are none."""
+    keys = (key for files in kept.values() for key in files)
+    return next((batch.schema for batch in sink_buffer_tables(store, keys)), None)
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
+
+import pyarrow as pa
 
 from rechannel.engine.program.physical import Frame, SinkBufferFrame, SinkPlan, UnionFrame, leaves
 from rechannel.engine.stages.runner import Timestep
@@ -56,6 +58,25 @@ def as_kept(sink: SinkPlan, nodes: Iterable[str]) -> SinkPlan:
     frames = tuple(SinkBufferFrame(node=node, schema=sink.schema) for node in nodes)
     frame = frames[0] if len(frames) == 1 else UnionFrame(children=frames)
     return replace(sink, frame=frame, direct=False)
+
+
+Columns = Callable[[Mapping[str, list[str]]], pa.Schema | None]
+"""(sink-buffer files by node) -> the columns in which they were kept; None if they are not known."""
+
+
+def unknown(kept: Mapping[str, list[str]]) -> None:
+    """Return None: `Columns` of a publisher that publishes nothing of an earlier driver."""
+    del kept
+
+
+def owed_rows(
+    rows_of: RowsOf, sink: SinkPlan, kept: Mapping[str, list[str]], columns: Columns
+) -> Rows:
+    """Return rows that an earlier driver committed: in the columns of then, if the sink has no longer all of them."""
+    written = columns(kept) if is_plain(sink.frame) else None
+    if written is None or set(written.names) <= set(sink.schema.names):
+        return rows_of(sink, None, kept)
+    return rows_of(as_kept(replace(sink, schema=written), kept), None, kept)
 
 
 def kept_for(frame: Frame, kept: Mapping[str, list[str]]) -> dict[str, list[str]]:

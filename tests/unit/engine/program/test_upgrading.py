@@ -14,7 +14,7 @@ import rechannel as rc
 from rechannel import aggregates as agg
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.versions import NOTE
-from rechannel.errors import OldProgramError, OtherDataflowError, RefusedError
+from rechannel.errors import OldProgramError, OtherDataflowError, RefusedError, UserFunctionError
 from rechannel.settings import Settings
 from rechannel.testing import Crash, Fault, FaultKind, Harness, MemoryStore, script
 from rechannel.testing.recorder import Recorder
@@ -59,7 +59,7 @@ def kept(key: str, state: Any, rows: Any) -> Any:
 
 def kept_and_summed(key: str, state: Any, rows: Any) -> Any:
     seen, total = (0, 0) if state is None else (state.seen, state.total)
-    return {"seen": seen + len(rows["v"]), "total": total + sum(rows["v"])}
+    return seen + len(rows["v"]), total + sum(rows["v"])
 
 
 def tracked(source: Any, function: Any, state: str) -> list[Any]:
@@ -329,6 +329,20 @@ def test_an_upgrade_is_reverted_as_a_live_change_is():
     assert found(world.harness, "op") == rows("n", "total", a=(2, 11), b=(1, 2))
 
 
+def test_a_row_that_cannot_be_converted_refuses_the_upgrade():
+    world = World(EDITS["state of track"].old)
+    world.harness.process.run()
+    number = world.state.number
+    said = rc.changes.migrate(drop=["seen"], add={"small": "CAST(seen * 100 AS TINYINT)"})
+
+    def new(source: Any) -> list[Any]:
+        return tracked(source, kept, "small tinyint")
+
+    with pytest.raises(UserFunctionError, match=r"segments/op/"):
+        world.upgrade(new, migrate={"op": said})
+    assert world.state.number == number
+
+
 def test_upgrade_and_revert_contradict_each_other():
     world = World(before)
     with pytest.raises(RefusedError, match="go back to the program from before, or upgrade"):
@@ -347,6 +361,25 @@ def test_renames_that_cannot_be(renamed, said):
     world = World(before)
     with pytest.raises(OtherDataflowError, match=said):
         world.upgrade(EDITS["operator renamed"].new, renamed=renamed)
+
+
+def test_rows_that_are_owed_are_published_as_they_were_committed():
+    edit = EDITS["aggregate renamed"]
+    world = World(before)
+    while world.state.last_committed != 2:
+        world.harness.process.step()
+    assert world.state.unpublished
+
+    def new(source: Any) -> list[Any]:
+        return sums(source, "ops", number=agg.count(), total=agg.sum("v"))
+
+    said = {"ops": edit.said["migrate"]["op"]}
+    world.upgrade(new, renamed={"op": "ops"}, migrate=said)
+    world.source.push(SECOND)
+    world.harness.process.run()
+    shown = {t: table.to_pylist() for t, table in world.recorders["out"].published.items()}
+    assert shown[2] == [{"k": "a", "n": 2, "total": 11}]
+    assert shown[3] == [{"k": "a", "number": 3, "total": 21}]
 
 
 def test_open_changes_of_an_operator_that_has_another_name_end():
