@@ -66,6 +66,11 @@ class KeptAggregate:
             bound=one,
         )
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Return its name and those of its columns: users may say either."""
+        return frozenset({self.name, *self.columns})
+
     def same_way(self, other: KeptAggregate, *, retyped: bool = False) -> bool:
         """Return whether both make the same of the same values. retyped: other types are intended."""
         same = (self.function, self.digest) == (other.function, other.digest)

@@ -206,7 +206,9 @@ def _sources_differ(new: Sequence[str], gone: Sequence[str]) -> str:
         return (
             f"this state directory does not know the sources {new}, and {gone} are gone: a renamed source would be"
             " read from its beginning again, and its rows would count twice. Give it its old name, as in"
-            f" name={gone[0]!r}, or confirm with start(fresh={new}, without={gone})"
+            f" name={gone[0]!r}; or let it go on under its new name, with rc.Job(...,"
+            f" renamed={{{gone[0]!r}: {new[0]!r}}}) and start(upgrade=True); or confirm with start(fresh={new},"
+            f" without={gone})"
         )
     if new:
         return (

@@ -35,13 +35,13 @@ from rechannel.engine.program.restarting import (
 )
 from rechannel.engine.program.stored_versions import stored_schema_versions
 from rechannel.engine.program.upgrading import (
+    AT_START,
     DECLARED,
-    UPGRADED,
     Declared,
     Upgrade,
-    all_upgraded,
     check_declared,
     renamed_operators,
+    unchanged_live,
     upgraded,
     with_names,
 )
@@ -134,17 +134,12 @@ def start_program(
         check_declared(start.declared, held)
     if upgrade is None:
         check_incarnations(text.identity, known, incarnations)
-    record = _continued_record(dataflow, text, held, incarnations) | assigned
-    if not held:
-        record |= start.declared.member
+    record = _continued_record(text, held, incarnations, start) | assigned
     record["migrations"] = _passages(held, back, provided, mended=start.mended)
-    if back is None:
-        record |= {"back_to": held["back_to"]} if "back_to" in held else {}
-    else:
-        record |= _returned(record, back, text.logics)
+    if back is not None:
+        record = _returned(record, back, text.logics, known)
     if upgrade is not None:
-        record = {name: one for name, one in record.items() if name != DECLARED}
-        record |= upgrade.record
+        record = {**_without_declared(record), **upgrade.record}
         functions = [one.forth.function for one in upgrade.converted.values()]
         provided = provided.also([each for each in functions if each is not None])
     version = current + (back is not None or upgrade is not None)
@@ -168,7 +163,7 @@ def _check_text(
     if not held or held["identity"] == text.identity or start.revert:
         return
     for identity in (text.identity, written):
-        if start.upgrade and all_upgraded(identity, known, current):
+        if start.upgrade and unchanged_live(identity, known, current):
             continue
         check_age(identity, known, current, why_not=lambda: _why_not(text, known, current, stored))
 
@@ -206,11 +201,15 @@ def _check_members(
 
 
 def _continued_record(
-    dataflow: Dataflow, text: Text, held: Mapping[str, Json], incarnations: Mapping[str, Json]
+    text: Text,
+    held: Mapping[str, Json],
+    incarnations: Mapping[str, Json],
+    start: ProgramStart,
 ) -> dict[str, Json]:
     """Return the record of a program that continues the version `held`, without its migrations."""
+    carried = {name: held[name] for name in (DECLARED, AT_START, "back_to") if name in held}
     return {
-        **{name: held[name] for name in (DECLARED, UPGRADED) if name in held},
+        **(carried if held else start.declared.member),
         "text": held.get("text", "the first one"),
         "identity": text.identity,
         "incarnations": incarnations,
@@ -233,14 +232,24 @@ def _passages(
     return {name: [_mended(one, provided) for one in way] for name, way in ways.items()}
 
 
-def _returned(record: Mapping[str, Json], back: Return, logics: Collection[str]) -> dict[str, Json]:
-    """Return what differs in the record of a program that leads back to an earlier version."""
+def _returned(
+    record: Mapping[str, Json], back: Return, logics: Collection[str], known: Mapping[str, Json]
+) -> dict[str, Json]:
+    """Return the record of a program that leads back to an earlier version, of what continued the present one."""
+    declared = {name: one for name, one in known[str(back.to)].items() if name == DECLARED}
     return {
+        **_without_declared(record),
+        **declared,
+        AT_START: True,
         "text": f"back to version {back.to}",
         "logics": {n: v + (n in back.moved) for n, v in record["logics"].items() if n in logics},
         "eras": back.schema_versions,
         "back_to": back.to,
     }
+
+
+def _without_declared(record: Mapping[str, Json]) -> dict[str, Json]:
+    return {name: one for name, one in record.items() if name != DECLARED}
 
 
 def _why_not(text: Text, known: Mapping[str, Json], current: int, stored: Stored) -> str | None:

@@ -35,8 +35,8 @@ from rechannel.reconfigure.events import Finished
 DECLARED = "declared"
 """Member of a version's record: digest of each migration that the program declares, by operator."""
 
-UPGRADED = "upgraded"
-"""Member of a version's record: true if the version began as an upgrade."""
+AT_START = "at_start"
+"""Member of a version's record: true if it began at a start, as an upgrade or a return, and not while the job ran."""
 
 _BY_NAME = ("identity", "operators", "lasting", "sources", STATE, "logics", "eras", "migrations")
 """Members of a version's record that are mappings by the names of nodes."""
@@ -166,7 +166,7 @@ def upgraded(
             "logics": logics,
             **ways,
             **declared.member,
-            UPGRADED: True,
+            AT_START: True,
         },
     )
 
@@ -230,11 +230,11 @@ def renamed_operators(configuration: Configuration, renamed: Mapping[str, str]) 
     return replace(configuration, operators=operators)
 
 
-def all_upgraded(identity: Mapping[str, Json], known: Mapping[str, Held], current: int) -> bool:
-    """Return whether only upgrades have come since a text was the running one: then no live change is undone."""
+def unchanged_live(identity: Mapping[str, Json], known: Mapping[str, Held], current: int) -> bool:
+    """Return whether nothing has changed while the job ran since a text was the running one."""
     same = [v for v in map(int, known) if v < current and known[str(v)]["identity"] == identity]
     later = [v for v in map(int, known) if same and max(same) < v <= current]
-    return bool(later) and all(known[str(v)].get(UPGRADED) for v in later)
+    return bool(later) and all(known[str(v)].get(AT_START) for v in later)
 
 
 def check_declared(declared: Declared, held: Held) -> None:
@@ -386,7 +386,8 @@ def _check_swapped(name: str, old: Description, new: Description, migrate: Migra
         return
     before, after = {a.name for a in old.aggregates}, {a.name for a in new.aggregates}
     told: set[Any] = {*said.drop, *said.rename, *said.rename.values(), *said.add}
-    gone, came = sorted(before - after - told), sorted(after - before - told)
+    gone = [a.name for a in old.aggregates if a.name not in after and not told & a.names]
+    came = [a.name for a in new.aggregates if a.name not in before and not told & a.names]
     if gone and came:
         msg = (
             f"operator {name!r}: its aggregate {gone[0]!r} is gone and {came[0]!r} is new. Write rc.Job(...,"

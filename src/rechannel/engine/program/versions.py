@@ -37,7 +37,7 @@ from rechannel.engine.program.restarting import (
 )
 from rechannel.engine.program.schema_versions import directed
 from rechannel.engine.program.steps import first_configuration
-from rechannel.engine.program.upgrading import DECLARED, UPGRADED, Upgrade
+from rechannel.engine.program.upgrading import AT_START, DECLARED, Upgrade
 from rechannel.errors import RefusedError
 from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.kernels.protocol.program import StageProgram
@@ -52,7 +52,7 @@ NOTE = "program"
 KEPT = 32
 """Number of versions whose identity is kept, to recognise old program text."""
 
-_PAST = ("text", "identity", "incarnations", "eras", UPGRADED)
+_PAST = ("text", "identity", "incarnations", "eras", DECLARED, AT_START)
 """What is kept of a version that no longer runs."""
 
 
@@ -62,7 +62,7 @@ class Program:
 
     record: what the journal keeps of it: `text` (what was asked for), `identity` (of every node), `incarnations` (of
     its operators), `operators` (what their state depends on), `lasting` (what it means beyond its columns), `sources`
-    (what they read), `state` (what it is, see `describing`), `declared` and `upgraded` (see `upgrading`), `logics`
+    (what they read), `state` (what it is, see `describing`), `declared` and `at_start` (see `upgrading`), `logics`
     (version of every operator's logic), `eras` (name of the present state of operators that were migrated), `assigned`
     (see `engine.program.assigned`; absent without), `migrations` (by operator: passages, see `schema_versions`),
     `back_to` (the version that it led back to; absent where it did not). provided: the functions that it may name.

@@ -14,6 +14,7 @@ import rechannel as rc
 from rechannel import aggregates as agg
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.versions import NOTE
+from rechannel.engine.publish import publisher
 from rechannel.errors import OldProgramError, OtherDataflowError, RefusedError, UserFunctionError
 from rechannel.settings import Settings
 from rechannel.testing import Crash, Fault, FaultKind, Harness, MemoryStore, script
@@ -264,7 +265,7 @@ def test_an_upgrade_whose_driver_dies_at_any_write(name, kind):
         harness = world.harness
         harness.process.run()
         assert {name: found(harness, name) for name in edit.state or ()} == edit.state
-        assert world.state.notes[NOTE]["2"]["upgraded"]
+        assert world.state.notes[NOTE]["2"]["at_start"]
         assert world.state.last_committed == world.state.last_intended
         harness.process.stop()
         world.bench(edit.new).start(**{n: v for n, v in edit.said.items() if n != "without"}).run()
@@ -317,7 +318,7 @@ def test_an_upgrade_leads_back_to_a_text_of_before_if_only_upgrades_came_since()
     world.harness.process.stop()
     world.upgrade(before).process.run()
     assert found(world.harness, "op") == rows("n", "total", a=(2, 11), b=(1, 2))
-    assert world.state.notes[NOTE]["3"]["upgraded"]
+    assert world.state.notes[NOTE]["3"]["at_start"]
 
 
 def test_an_upgrade_is_reverted_as_a_live_change_is():
@@ -341,6 +342,31 @@ def test_a_row_that_cannot_be_converted_refuses_the_upgrade():
     with pytest.raises(UserFunctionError, match=r"segments/op/"):
         world.upgrade(new, migrate={"op": said})
     assert world.state.number == number
+
+
+def test_what_was_declared_is_done_again_after_a_return():
+    edit = EDITS["aggregate renamed"]
+    world = World(before)
+    for number in (2, 4):
+        world.upgrade(edit.new, **edit.said).process.run()
+        assert found(world.harness, "op") == edit.state["op"]
+        assert world.state.notes[NOTE][str(number)]["declared"]
+        world.harness.process.stop()
+        world.harness = world.bench(before)
+        world.harness.start(revert=True).run()
+        assert found(world.harness, "op") == rows("n", "total", a=(2, 11), b=(1, 2))
+        assert "declared" not in world.state.notes[NOTE][str(number + 1)]
+        world.harness.process.stop()
+
+
+def test_an_aggregate_that_is_computed_from_one_that_goes_is_told_by_its_columns():
+    def new(source: Any) -> list[Any]:
+        return sums(source, mean=agg.mean("v"), total=agg.sum("v"))
+
+    columns = {"mean.count": '"n.count"', "mean.sum": 'CAST("total.sum" AS DECIMAL(38, 0))'}
+    world = World(before)
+    world.upgrade(new, migrate={"op": rc.changes.migrate(add=columns)}).process.run()
+    assert found(world.harness, "op") == rows("mean", "total", a=(5.5, 11), b=(2.0, 2))
 
 
 def test_upgrade_and_revert_contradict_each_other():
@@ -380,6 +406,17 @@ def test_rows_that_are_owed_are_published_as_they_were_committed():
     shown = {t: table.to_pylist() for t, table in world.recorders["out"].published.items()}
     assert shown[2] == [{"k": "a", "n": 2, "total": 11}]
     assert shown[3] == [{"k": "a", "number": 3, "total": 21}]
+
+
+def test_rows_that_a_function_has_still_to_make_refuse_the_upgrade(monkeypatch):
+    monkeypatch.setattr(publisher, "is_plain", lambda _: False)
+    world = World(before)
+    while world.state.last_committed != 2:
+        world.harness.process.step()
+    with pytest.raises(
+        OtherDataflowError, match=r"sink 'out' still has to write timestep 2.*of then once"
+    ):
+        world.upgrade(EDITS["aggregate added"].new)
 
 
 def test_open_changes_of_an_operator_that_has_another_name_end():
