@@ -29,7 +29,7 @@ from rechannel.assembly import (
 from rechannel.control.controller import Controller, Installation, installations
 from rechannel.dataflow.checks.check import check
 from rechannel.dataflow.evolution.evolution import Logic
-from rechannel.dataflow.evolution.migration import Migrate, check_migrate
+from rechannel.dataflow.evolution.migration import Migrate, check_migrate, functions_of
 from rechannel.dataflow.graph.nodes import Sink
 from rechannel.dataflow.identity.provided import provided_by
 from rechannel.dataflow.pictures.svg import draw_svg
@@ -126,12 +126,12 @@ class Job:
         self._store = state if isinstance(state, Store) else _open_store(state, self.settings)
         self._ended: Holder | None = None
         """Who ran the job, as `stand_by` saw it."""
-        self._migrations = tuple(migrations)
         self._migrate, self._renamed = dict(migrate or {}), dict(renamed or {})
+        check_migrate(self._migrate)
+        self._migrations = (*migrations, *functions_of(self._migrate))
         self._controllers = installations(controllers)
         self._allowed = Allowed(modules=tuple(_listed(allow)))
         provided_by(self.dataflow, self._migrations)
-        check_migrate(self._migrate)
         check(self.dataflow, _dumps)
 
     def picture(self) -> Text:

@@ -40,6 +40,7 @@ from rechannel.engine.program.restarting import elsewhere
 from rechannel.engine.program.start_entries import reconciled, start_entries
 from rechannel.engine.program.starting import start_program
 from rechannel.engine.program.steps import first_configuration
+from rechannel.engine.program.upgrading import AT_START, began
 from rechannel.engine.program.versions import NOTE, Program, current_record
 from rechannel.engine.program.withdrawal import described, held_back, withdrawal
 from rechannel.engine.publish.publisher import Publisher
@@ -52,12 +53,13 @@ from rechannel.engine.stages.loading import (
     Tables,
     given_state,
     initial_state,
+    is_new,
     load_added,
     load_initial,
 )
 from rechannel.engine.stages.runner import Runner
 from rechannel.engine.stages.sink_buffers import kept_columns
-from rechannel.engine.stages.sink_rows import RowsOf, unknown
+from rechannel.engine.stages.sink_rows import RowsOf
 from rechannel.engine.view.pinned import Pinned
 from rechannel.engine.view.state_view import StateView
 from rechannel.errors import FencedError
@@ -256,9 +258,9 @@ class _Assembly:
 
     def _loaded(self, program: Program, opener: Opener) -> Mapping[str, Edit]:
         """Write the state that new operators of an upgrade begin with. Raises DataflowError."""
-        added = () if program.upgrade is None else program.upgrade.added
-        given = {name: make for name, make in given_state(program.plan).items() if name in added}
         state = self.journal.state
+        added = () if program.upgrade is None or is_new(state) else program.upgrade.added
+        given = {name: make for name, make in given_state(program.plan).items() if name in added}
         timestep, stream_ms = state.last_committed or 0, state.stream_ms
         return load_added(
             given, program.programs, opener.loader, timestep=timestep, stream_ms=stream_ms
@@ -336,7 +338,15 @@ class _Assembly:
     def _publisher(self, opened: _Opened, stopping: Stopping) -> Publisher:
         """What publishes timesteps after their commit."""
         hub, runner, program = opened.hub, opened.runner, opened.current.program
-        kept = partial(kept_columns, self.seams.store)
+
+        def kept(timestep: int, files: Mapping[str, list[str]]) -> pa.Schema | None:
+            """What an upgrade finds is published as it was committed; what a return finds, as its program says."""
+            since = began(self.journal.state, program.version)
+            upgraded = AT_START in program.record and "back_to" not in program.record
+            if not upgraded or timestep >= since:
+                return None
+            return kept_columns(self.seams.store, files)
+
         return Publisher(
             sinks=opened.current.plan.sinks,
             writers=opened.current.writers,
@@ -347,8 +357,7 @@ class _Assembly:
             trouble=hub.troubles,
             stopping=stopping,
             meaning=runner.meaning,
-            # After a return, what is owed has the columns of the program that was returned to.
-            columns=unknown if "back_to" in program.record else kept,
+            columns=kept,
         )
 
     def _outside(

@@ -45,6 +45,8 @@ class Feed:
                 "compression.type": "lz4",
                 "linger.ms": 300,
                 "delivery.timeout.ms": int(PATIENCE_S * 1e3),
+                # It hears of new partitions in seconds, not in minutes.
+                "topic.metadata.refresh.interval.ms": 5_000,
                 "log_level": 0,
             }
         )

@@ -23,6 +23,9 @@ from rechannel.operators.aggregate.logic import AggregateLogic, Bound, KeepsAggr
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
+_OPAQUE = "?"
+"""Digest of a function that holds what no digest shows."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeout:
@@ -73,6 +76,9 @@ class KeptAggregate:
 
     def same_way(self, other: KeptAggregate, *, retyped: bool = False) -> bool:
         """Return whether both make the same of the same values. retyped: other types are intended."""
+        if _OPAQUE in {self.digest, other.digest}:
+            one, two = self.bound, other.bound
+            return one is not None and two is not None and one.function is two.function
         same = (self.function, self.digest) == (other.function, other.digest)
         return same and (retyped or [f.type for f in self.fields] == [f.type for f in other.fields])
 
@@ -190,4 +196,7 @@ def _written(function: AggregateFunction) -> tuple[str, str]:
     """Return how a function is written, and its digest if that does not tell it from others."""
     text = repr(function)
     plain = _ADDRESS.sub("", text)
-    return plain, "" if plain == text else digest_of(function).text
+    if plain == text:
+        return plain, ""
+    digest = digest_of(function)
+    return plain, digest.text if digest.complete else _OPAQUE

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from rechannel.dataflow.evolution.expressions import computed
 from rechannel.dataflow.evolution.widening import widens
+from rechannel.dataflow.identity.digests import path_of
 from rechannel.errors import DataflowError, RefusedError, UnknownColumnError, UserFunctionError
 from rechannel.kernels.columnar.sparse import SEEN
 from rechannel.kernels.functions.python_rows import column_of
@@ -135,6 +136,12 @@ def check_migrate(given: Mapping[str, Any]) -> None:
                 f"migrate={{{name!r}: ...}} needs rc.changes.migrate(...), not {type(one).__name__}"
             )
             raise DataflowError(msg)
+
+
+def functions_of(given: Mapping[str, Migrate]) -> list[Convert]:
+    """Return the functions of migrations that have an import path; others are refused where they are journalled."""
+    every = (function for one in given.values() for function in (one.using, one.back))
+    return [each for each in every if each is not None and path_of(each) is not None]
 
 
 @dataclass(frozen=True, eq=False)

@@ -318,7 +318,8 @@ def _withdrawn(state: JournalState, body: Withdrawn) -> JournalState:
     before = tuple((t, c) for t, c in state.configurations if t < since)
     latest = state.configurations[-1]
     holds = (*before, latest if latest[0] < since else (since, latest[1]))
-    if state.last_committed is None and not kept and not state.coordination.serial:
+    nothing = state.last_committed is None and not kept and not state.coordination.serial
+    if nothing and latest[1].dataflow == 1:
         holds = ()  # nothing has happened at all: the stream begins as the next driver's settings say
     digests = ByTimestep.of(state.digests)
     for intent in state.open_intents[len(kept) :]:
@@ -397,13 +398,19 @@ def _with_names(state: JournalState, names: Mapping[str, str]) -> JournalState:
     def new(mapping: Mapping[str, V]) -> dict[str, V]:
         return {names.get(name, name): value for name, value in mapping.items()}
 
-    versions = dict(state.versions)
-    if state.last_committed is not None:
-        latest = versions[state.last_committed]
-        times = {n: changed(t, marks=new(t.marks)) for n, t in new(latest.times).items()}
-        versions[state.last_committed] = replace(
-            latest, manifests=new(latest.manifests), times=times
-        )
+    def mark(name: str) -> str:
+        """Nodes without a name of their own are called after what they read: `in.event_time-1`."""
+        first, dot, rest = name.partition(".")
+        return names.get(name) or f"{names.get(first, first)}{dot}{rest}"
+
+    def renamed(version: Version) -> Version:
+        times = {
+            name: changed(one, marks={mark(node): seen for node, seen in one.marks.items()})
+            for name, one in new(version.times).items()
+        }
+        return replace(version, manifests=new(version.manifests), times=times)
+
+    versions = {timestep: renamed(version) for timestep, version in state.versions.items()}
     note = renamed_note(state.notes.get(INCARNATIONS), names)
     notes = state.notes if note is None else {**state.notes, INCARNATIONS: note}
     return replace(state, versions=versions, offsets=new(state.offsets), notes=notes)

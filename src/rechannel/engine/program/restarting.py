@@ -118,8 +118,7 @@ def _difference(name: str, before: Mapping[str, str], after: Mapping[str, str]) 
     return f"{name!r} was {before.get(name, 'not there')} and would be {after.get(name, 'gone')}"
 
 
-def windows_differ(before: Mapping[str, Json], after: Mapping[str, Json]) -> str | None:
-    """Return why an operator with other windows, or another memory, cannot go on; None if it has the same."""
+def _forgets_otherwise(before: Mapping[str, Json], after: Mapping[str, Json]) -> str | None:
     was, will = before.get("fixed"), after.get("fixed")
     # Journals of earlier releases say less of some operators, whose text began as it does now.
     if was is not None and will != was and not str(will).startswith(f"{was} by "):
@@ -127,13 +126,6 @@ def windows_differ(before: Mapping[str, Json], after: Mapping[str, Json]) -> str
             f"its windows, or how long it remembers keys, would change from {was} to {will}: dropped state cannot come"
             " back, and state that is stored was kept for the old ones"
         )
-    return None
-
-
-def _forgets_otherwise(before: Mapping[str, Json], after: Mapping[str, Json]) -> str | None:
-    reason = windows_differ(before, after)
-    if reason is not None:
-        return reason
     old_types, new_types = before.get("types") or {}, after.get("types") or {}
     for name in other_types(old_types, new_types):
         return (

@@ -8,9 +8,10 @@ from dataclasses import replace
 from rechannel.engine.journal import incarnations
 from rechannel.engine.journal.entries import Body, Notes
 from rechannel.engine.journal.state import JournalState
+from rechannel.engine.program.declared import with_operator_names
 from rechannel.engine.program.leading_back import begun, undone
-from rechannel.engine.program.upgrading import ended, renamed_operators
-from rechannel.engine.program.versions import NOTE, Program, noted
+from rechannel.engine.program.upgrading import ended
+from rechannel.engine.program.versions import NOTE, Program, current_record, noted
 from rechannel.model.codec import Json
 from rechannel.model.configuration import Configuration
 from rechannel.state.manifest import Edit
@@ -35,7 +36,8 @@ def start_entries(
     notes = {NOTE: note, incarnations.NOTE: counted}
     notes = {kind: body for kind, body in notes.items() if body is not None}
     version = program.version
-    after = undone(state, program.record, version, wall_ms)
+    returned = program.record if upgrade is None else current_record(state)
+    after = undone(state, returned, version, wall_ms)
     if program.back is None and upgrade is None:
         return [*([Notes(bodies=notes)] if notes else []), *after]
     held = reconciled(_present(state, renamed, first), first)
@@ -52,7 +54,7 @@ def _present(
     """Return the Configuration that holds now, under new names; `first` if nothing was ever planned."""
     if not state.configurations:
         return first
-    return renamed_operators(state.configuration_at((state.last_intended or 0) + 1), renamed)
+    return with_operator_names(state.configuration_at((state.last_intended or 0) + 1), renamed)
 
 
 def note_of(state: JournalState, program: Program) -> dict[str, Json] | None:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from rechannel.dataflow.checks.check import fingerprint
-from rechannel.dataflow.evolution.migration import Migrate
+from rechannel.dataflow.evolution.migration import Migrate, functions_of
 from rechannel.dataflow.evolution.migration_json import mended_json
 from rechannel.dataflow.graph.nodes import Dataflow
 from rechannel.dataflow.identity.factories import Find
@@ -20,6 +20,13 @@ from rechannel.engine.journal.incarnations import operators_of
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.assigned import ASSIGNED, assigned_again
 from rechannel.engine.program.carrying import Stored
+from rechannel.engine.program.declared import (
+    DECLARED,
+    Declared,
+    check_declared,
+    with_names,
+    with_operator_names,
+)
 from rechannel.engine.program.describing import STATE, state_of
 from rechannel.engine.program.dividing import check_spreads
 from rechannel.engine.program.leading_back import Return, Text, leading_back
@@ -34,17 +41,7 @@ from rechannel.engine.program.restarting import (
     sources_of,
 )
 from rechannel.engine.program.stored_versions import stored_schema_versions
-from rechannel.engine.program.upgrading import (
-    AT_START,
-    DECLARED,
-    Declared,
-    Upgrade,
-    check_declared,
-    renamed_operators,
-    unchanged_live,
-    upgraded,
-    with_names,
-)
+from rechannel.engine.program.upgrading import AT_START, Upgrade, unchanged_live, upgraded
 from rechannel.engine.program.versions import (
     NOTE,
     Program,
@@ -104,7 +101,8 @@ def start_program(
     known: Mapping[str, Json] = state.notes.get(NOTE) or {}
     current = current_version(state)
     held = known.get(str(current), {})
-    provided = provided_by(dataflow, start.migrations, mended=start.mended)
+    functions = (*start.migrations, *functions_of(start.migrate))
+    provided = provided_by(dataflow, functions, mended=start.mended)
     written, assigned = dataflow, dict[str, Json]()
     if not start.revert:
         names = start.renamed if start.upgrade else {}
@@ -124,7 +122,7 @@ def start_program(
     stored = partial(stored_schema_versions, store, lambda: state)
     back = leading_back(text, known, current, stored) if start.revert else None
     _check_text(text, dataflow_identity(written), known, current, start, stored)
-    upgrade = _upgrade(text, held, current, start, state, stored)
+    upgrade = _upgrade(text, known, current, start, state, stored)
     renamed: Mapping[str, str] = {} if upgrade is None else upgrade.renamed
     held = with_names(held, renamed)
     _check_members(dataflow, state, held, start, upgrade)
@@ -140,13 +138,12 @@ def start_program(
         record = _returned(record, back, text.logics, known)
     if upgrade is not None:
         record = {**_without_declared(record), **upgrade.record}
-        functions = [one.forth.function for one in upgrade.converted.values()]
-        provided = provided.also([each for each in functions if each is not None])
+        record.pop("back_to", None)
     version = current + (back is not None or upgrade is not None)
     made = compile_program(dataflow, schemas, store, version, record, provided)
     if state.configurations:
         held_now = state.configurations[-1][1]
-        check_spreads(made.plan, renamed_operators(held_now, renamed))
+        check_spreads(made.plan, with_operator_names(held_now, renamed))
     return replace(made, back=back, upgrade=upgrade)
 
 
@@ -170,19 +167,19 @@ def _check_text(
 
 def _upgrade(
     text: Text,
-    held: Mapping[str, Json],
+    known: Mapping[str, Json],
     current: int,
     start: ProgramStart,
     state: JournalState,
     stored: Stored,
 ) -> Upgrade | None:
     """Return what the start upgrades; None if it does not."""
-    if not start.upgrade or not held:
+    if not start.upgrade or str(current) not in known:
         return None
     if start.revert:
         msg = "start(upgrade=True, revert=True): go back to the program from before, or upgrade to another one"
         raise RefusedError(msg)
-    return upgraded(text, held, current, start.declared, stored, state)
+    return upgraded(text, known, current, start.declared, stored, state)
 
 
 def _check_members(
@@ -209,7 +206,7 @@ def _continued_record(
     """Return the record of a program that continues the version `held`, without its migrations."""
     carried = {name: held[name] for name in (DECLARED, AT_START, "back_to") if name in held}
     return {
-        **(carried if held else start.declared.member),
+        **(carried if held else start.declared.member({}, text.state, ())),
         "text": held.get("text", "the first one"),
         "identity": text.identity,
         "incarnations": incarnations,

@@ -10,8 +10,8 @@ from rechannel.engine.journal.incarnations import NOTE as INCARNATIONS
 from rechannel.engine.journal.incarnations import SINKS, members_of
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program import early
-from rechannel.engine.program.carrying import Carried
-from rechannel.engine.program.upgrading import Upgrade, with_names
+from rechannel.engine.program.declared import with_names
+from rechannel.engine.program.upgrading import Upgrade
 from rechannel.engine.program.versions import Program, current_record
 from rechannel.kernels.protocol.migrate import Answer, Carry, Compute, Migration
 from rechannel.model.codec import Json
@@ -61,12 +61,14 @@ def _parts(program: Program, upgrade: Upgrade, state: JournalState) -> Iterator[
     held = with_names(current_record(state), upgrade.renamed)
     before: Mapping[str, Mapping[str, Json]] = held["identity"]
     old_names = {new: old for old, new in upgrade.renamed.items()}
+    # The previous text is known by its nodes, and names that are gone do not come back.
+    revertible = before != program.record["identity"] and not upgrade.renamed
     for node in program.dataflow.nodes:
         name = str(node.name)
         if isinstance(node, Source):
             yield _source(name, node, held, old_names, state)
         elif isinstance(node, Stateful):
-            yield _operator(name, upgrade, old_names, state)
+            yield _operator(name, upgrade, old_names, state, revertible=revertible)
         elif isinstance(node, MapBatches | Transform):
             yield _function(name, before, program.record["identity"])
     yield from _sinks(program.dataflow, state)
@@ -101,7 +103,12 @@ def _source(
 
 
 def _operator(
-    name: str, upgrade: Upgrade, old_names: Mapping[str, str], state: JournalState
+    name: str,
+    upgrade: Upgrade,
+    old_names: Mapping[str, str],
+    state: JournalState,
+    *,
+    revertible: bool,
 ) -> Part:
     if name in upgrade.added:
         return Part(kind="operator", name=name, becomes=NEW, detail="begins without state")
@@ -111,7 +118,8 @@ def _operator(
     if name in upgrade.converted:
         becomes = CONVERTED
         parts += _columns(upgrade.converted[name].forth)
-        parts.append(_way_back(upgrade.converted[name]))
+        back = revertible and upgrade.converted[name].back is not None
+        parts.append("can be reverted" if back else "cannot be reverted")
     elif name in upgrade.changed:
         becomes = RENAMED if parts else CHANGED
         parts.append("other logic, the same columns")
@@ -142,10 +150,6 @@ def _columns(migration: Migration) -> Iterator[str]:
     for place, name in enumerate(old):
         if place not in used:
             yield f"{name} is dropped"
-
-
-def _way_back(carried: Carried) -> str:
-    return "can be reverted" if carried.back is not None else "cannot be reverted"
 
 
 def _function(

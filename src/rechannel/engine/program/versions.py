@@ -26,6 +26,7 @@ from rechannel.dataflow.identity.provided import Provided
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.assigned import assigned_after
 from rechannel.engine.program.carrying import Stored, carried, next_schema_versions
+from rechannel.engine.program.declared import DECLARED
 from rechannel.engine.program.describing import STATE, state_of
 from rechannel.engine.program.dividing import no_longer_divisible
 from rechannel.engine.program.leading_back import Return
@@ -37,7 +38,7 @@ from rechannel.engine.program.restarting import (
 )
 from rechannel.engine.program.schema_versions import directed
 from rechannel.engine.program.steps import first_configuration
-from rechannel.engine.program.upgrading import AT_START, DECLARED, Upgrade
+from rechannel.engine.program.upgrading import AT_START, Upgrade
 from rechannel.errors import RefusedError
 from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.kernels.protocol.program import StageProgram
@@ -62,10 +63,11 @@ class Program:
 
     record: what the journal keeps of it: `text` (what was asked for), `identity` (of every node), `incarnations` (of
     its operators), `operators` (what their state depends on), `lasting` (what it means beyond its columns), `sources`
-    (what they read), `state` (what it is, see `describing`), `declared` and `at_start` (see `upgrading`), `logics`
-    (version of every operator's logic), `eras` (name of the present state of operators that were migrated), `assigned`
-    (see `engine.program.assigned`; absent without), `migrations` (by operator: passages, see `schema_versions`),
-    `back_to` (the version that it led back to; absent where it did not). provided: the functions that it may name.
+    (what they read), `state` (what it is, see `describing`), `declared` (see there), `at_start` (see `upgrading`),
+    `logics` (version of every operator's logic), `eras` (name of the present state of operators that were migrated),
+    `assigned` (see `engine.program.assigned`; absent without), `migrations` (by operator: passages, see
+    `schema_versions`), `back_to` (the version that it led back to; absent where it did not). provided: the functions
+    that it may name.
     back: where it leads back from another version, and that is to be journalled. upgrade: where it takes over from
     another text, and that is to be journalled.
     """

@@ -110,7 +110,7 @@ class Lane:
         if "outbox" in what:
             kept = {node: list(keys) for node, keys in what["outbox"].items()}
             sink = self._sink_of(kept, what, timestep)
-            rows = partial(owed_rows, rows_of, sink, kept, columns)
+            rows = partial(owed_rows, rows_of, sink, timestep, kept, columns)
             return Work(batch=batch, staged=None, rows=rows, journalled=True, again=True)
         return Work(batch=batch, staged=what["staged"], rows=None, journalled=True, again=True)
 

@@ -56,10 +56,11 @@ def initial_state(
 
     Raises DataflowError if columns are missing.
     """
-    return _made(given_state(plan), programs, loader) if _is_new(state) else {}
+    return _made(given_state(plan), programs, loader) if is_new(state) else {}
 
 
-def _is_new(state: JournalState) -> bool:
+def is_new(state: JournalState) -> bool:
+    """Return whether nothing was committed yet, so that initial state is loaded as timestep 0."""
     return state.last_intended in (None, 0) and state.last_committed is None
 
 
@@ -72,7 +73,7 @@ def load_initial(
     stream_ms: int,
 ) -> None:
     """Load and commit initial state, if the journal is new. tables: from `initial_state`."""
-    if not tables or not _is_new(journal.state):
+    if not tables or not is_new(journal.state):
         return
     if journal.state.last_intended is None:
         journal.append(

@@ -60,20 +60,24 @@ def as_kept(sink: SinkPlan, nodes: Iterable[str]) -> SinkPlan:
     return replace(sink, frame=frame, direct=False)
 
 
-Columns = Callable[[Mapping[str, list[str]]], pa.Schema | None]
-"""(sink-buffer files by node) -> the columns in which they were kept; None if they are not known."""
+Columns = Callable[[int, Mapping[str, list[str]]], pa.Schema | None]
+"""(timestep, sink-buffer files by node) -> the columns in which their rows are published; None = those of the sink."""
 
 
-def unknown(kept: Mapping[str, list[str]]) -> None:
-    """Return None: `Columns` of a publisher that publishes nothing of an earlier driver."""
-    del kept
+def unknown(timestep: int, kept: Mapping[str, list[str]]) -> None:
+    """Return None: the `Columns` of a sink whose rows have always been the same."""
+    del timestep, kept
 
 
 def owed_rows(
-    rows_of: RowsOf, sink: SinkPlan, kept: Mapping[str, list[str]], columns: Columns
+    rows_of: RowsOf,
+    sink: SinkPlan,
+    timestep: int,
+    kept: Mapping[str, list[str]],
+    columns: Columns,
 ) -> Rows:
     """Return rows that an earlier driver committed: in the columns of then, if the sink has no longer all of them."""
-    written = columns(kept) if is_plain(sink.frame) else None
+    written = columns(timestep, kept) if is_plain(sink.frame) else None
     if written is None or set(written.names) <= set(sink.schema.names):
         return rows_of(sink, None, kept)
     return rows_of(as_kept(replace(sink, schema=written), kept), None, kept)

@@ -414,7 +414,8 @@ def test_rows_that_a_function_has_still_to_make_refuse_the_upgrade(monkeypatch):
     while world.state.last_committed != 2:
         world.harness.process.step()
     with pytest.raises(
-        OtherDataflowError, match=r"sink 'out' still has to write timestep 2.*of then once"
+        OtherDataflowError,
+        match=r"sink 'out' still has to write timestep 2.*start that program once",
     ):
         world.upgrade(EDITS["aggregate added"].new)
 
@@ -443,3 +444,107 @@ def test_a_new_operator_begins_with_the_state_that_it_is_given():
     world = World(before)
     world.upgrade(new).process.run()
     assert found(world.harness, "more") == rows("seen", a=(101,), z=(7,))
+
+
+# What other texts mean -------------------------------------------------------------------------------------------
+
+
+def looked_up(source: Any, name: str = "op", *, lookup: bool = True) -> list[Any]:
+    stream = read(source)
+    op = stream.key_by("k").aggregate(n=agg.count(), total=agg.sum("v"), name=name)
+    ends = [op.write.memory("out", name="out")]
+    if lookup:
+        found = stream.lookup(op, on="k", name="enriched")
+        ends.append(found.write.memory("found", name="found"))
+    return ends
+
+
+def test_a_lookup_of_what_an_operator_has_emitted_is_refused():
+    world = World(before)
+    with pytest.raises(
+        OtherDataflowError, match="lookup 'enriched' would not have what 'op' has emitted"
+    ):
+        world.upgrade(looked_up)
+
+
+def test_a_lookup_goes_on_if_its_table_has_another_name():
+    world = World(looked_up)
+    world.upgrade(lambda s: looked_up(s, "ops"), renamed={"op": "ops"}).process.run()
+    assert found(world.harness, "ops") == rows("n", "total", a=(2, 11), b=(1, 2))
+
+
+def test_a_migration_is_not_done_again_under_another_name_or_after_it_was_forgotten():
+    started = {"op": rc.changes.migrate(drop=["total"])}
+    world = World(before)
+    world.upgrade(EDITS["aggregate changed"].new, migrate=started).process.run()
+
+    def named(name: str) -> Flows:
+        return lambda s: sums(s, name, n=agg.count(), total=agg.sum("at"))
+
+    declared = {"renamed": {"op": "ops"}, "migrate": {"ops": started["op"]}}
+    world.upgrade(named("ops"), **declared).process.run()
+    assert found(world.harness, "ops") == rows("n", "total", a=(2, 3000), b=(1, None))
+    both = {"renamed": {"op": "ops", "ops": "opus"}}
+    world.upgrade(named("opus"), **both).process.run()
+    world.upgrade(named("opus"), **both, migrate={"opus": started["op"]}).process.run()
+    assert found(world.harness, "opus") == rows("n", "total", a=(2, 3000), b=(1, None))
+
+
+def test_an_upgrade_before_anything_was_committed_stays_if_its_timestep_is_withdrawn():
+    source, store = script(SCHEMA), MemoryStore()
+    Harness(before(source), store=store, settings=QUIET).start()
+    source.push(FIRST)
+    new = Harness(EDITS["aggregate added"].new(source), store=store, settings=QUIET)
+    process = new.start(upgrade=True)
+    while not new.journal_state().open_intents:
+        process.step()
+    again = Harness(EDITS["aggregate added"].new(source), store=store, settings=QUIET)
+    again.start(replan=True).run()
+    assert again.journal_state().configuration_at(2).dataflow == 2
+    last = Harness(EDITS["aggregate added"].new(source), store=store, settings=QUIET)
+    last.start().run()
+    assert found(last, "op") == rows("n", "total", "top", a=(1, 1, 1), b=(1, 2, 2))
+
+
+@pytest.mark.parametrize("upgrade", [False, True])
+def test_what_had_another_role_needs_another_name(upgrade):
+    def with_clean(source: Any) -> list[Any]:
+        clean = read(source).map_batches(lambda batch: batch, schema=SCHEMA, name="clean")
+        op = clean.key_by("k").aggregate(n=agg.count(), total=agg.sum("v"), name="op")
+        return [op.write.memory("out", name="out")]
+
+    world = World(with_clean)
+    new, said = (lambda s: sums(s, "clean", n=agg.count(), total=agg.sum("v"))), {"without": ["op"]}
+    if upgrade:
+        said = {"renamed": {"op": "clean"}}
+    with pytest.raises(
+        OtherDataflowError, match=r"give it another name|the program before has 'clean' already"
+    ):
+        world.upgrade(new, **said)
+
+
+def test_bounds_of_a_source_stay_under_its_new_name():
+    world = World(before)
+    world.harness.process.run()
+    world.harness.process.reconfigure(rc.changes.set_bound("in", 3))
+    world.harness.process.run()
+    edit = EDITS["source renamed"]
+    world.upgrade(edit.new, **edit.said).process.run()
+    configuration = world.state.configurations[-1][1]
+    assert dict(configuration.bounds) == {"input": 3}
+
+
+def test_other_memory_is_no_rename():
+    def deduplicated(within: Any) -> Flows:
+        def flows(source: Any) -> list[Any]:
+            columns = "k string, v bigint, t timestamp"
+            stream = read(source).map_batches(timed, schema=columns, name="timed")
+            timely = stream.event_time("t", delay="1 hour", name="timely")
+            op = timely.deduplicate("k", within=within, name="op")
+            return [op.write.memory("out", name="out")]
+
+        return flows
+
+    world = World(deduplicated(None))
+    with pytest.raises(OtherDataflowError, match="or how long it remembers keys, would change"):
+        world.upgrade(deduplicated("1 hour"))
