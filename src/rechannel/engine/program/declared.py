@@ -57,7 +57,7 @@ class Declared:
     def member(self, held: Held, operators: Collection[str], made: Collection[str]) -> Held:
         """Return the member of a version that begins; empty without any.
 
-        Migrations of before are remembered while their operators (`operators` are all) are not converted again. made:
+        Earlier migrations are remembered while their operators (`operators` are all) are not converted again. made:
         those that this version converts.
         """
         before = held.get(DECLARED) or {}
