@@ -9,7 +9,10 @@ from __future__ import annotations
 import re
 import shlex
 
-FLAGS = ("takeover", "revert", "mended", "replan", "remove_later_output", "supersede")
+FLAGS = (
+    *("takeover", "revert", "mended", "replan", "upgrade", "remove_later_output"),
+    "supersede",
+)
 """Boolean arguments, with an option of the same name."""
 
 LISTS = ("fresh", "without")

@@ -59,7 +59,14 @@ def test_every_name_makes_the_change_of_its_kind(change, fields):
 def test_python_has_every_change_that_can_be_requested_and_those_that_hold_functions():
     only_in_python = {"change_logic", "add", "remove", "change_dataflow"}
     assert set(python_names()) == {kind.kind for kind in requestable()} | only_in_python
-    assert set(dir(c)) == {*python_names(), "Plan", "Routing", "migrate", "watermark"}
+    assert set(dir(c)) == {
+        *python_names(),
+        "Plan",
+        "Routing",
+        "UpgradePlan",
+        "migrate",
+        "watermark",
+    }
     for name, function in python_names().items():
         assert getattr(c, name) is function
 
