@@ -118,14 +118,19 @@ def _difference(name: str, before: Mapping[str, str], after: Mapping[str, str]) 
     return f"{name!r} was {before.get(name, 'not there')} and would be {after.get(name, 'gone')}"
 
 
+def other_memory(was: object, will: object) -> str:
+    """Return why an operator that remembers otherwise cannot go on with what is stored. was, will: `fixed`."""
+    return (
+        f"its windows, or how long it remembers keys, would change from {was} to {will}: dropped state cannot come"
+        " back, and state that is stored was kept for the old ones"
+    )
+
+
 def _forgets_otherwise(before: Mapping[str, Json], after: Mapping[str, Json]) -> str | None:
     was, will = before.get("fixed"), after.get("fixed")
     # Journals of earlier releases say less of some operators, whose text began as it does now.
     if was is not None and will != was and not str(will).startswith(f"{was} by "):
-        return (
-            f"its windows, or how long it remembers keys, would change from {was} to {will}: dropped state cannot come"
-            " back, and state that is stored was kept for the old ones"
-        )
+        return other_memory(was, will)
     old_types, new_types = before.get("types") or {}, after.get("types") or {}
     for name in other_types(old_types, new_types):
         return (

@@ -14,6 +14,7 @@ from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.declared import Declared, Held
 from rechannel.engine.program.describing import STATE
 from rechannel.engine.program.leading_back import Text
+from rechannel.engine.program.restarting import other_memory
 from rechannel.errors import OtherDataflowError
 from rechannel.model.codec import Json
 from rechannel.operators.checks import suggest
@@ -144,10 +145,7 @@ def _check_same(name: str, held: Held, text: Text) -> None:
             " hash of its key says"
         )
     elif fixed[0] != fixed[1]:
-        reason = (
-            f"its windows, or how long it remembers keys, would change from {fixed[0]} to {fixed[1]}: dropped state"
-            " cannot come back, and state that is stored was kept for the old ones"
-        )
+        reason = other_memory(*fixed)
     elif before["irreplaceable"] != after["irreplaceable"]:
         reason = (
             "what is stored was combined with the previous function, which another cannot continue"

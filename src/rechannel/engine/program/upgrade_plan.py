@@ -68,7 +68,11 @@ def _parts(program: Program, upgrade: Upgrade, state: JournalState) -> Iterator[
         if isinstance(node, Source):
             yield _source(name, node, held, old_names, state)
         elif isinstance(node, Stateful):
-            yield _operator(name, upgrade, old_names, state, revertible=revertible)
+            if name in upgrade.added:
+                begins = "without state" if node.initial is None else "with its preload"
+                yield Part(kind="operator", name=name, becomes=NEW, detail=f"begins {begins}")
+            else:
+                yield _operator(name, upgrade, old_names, state, revertible=revertible)
         elif isinstance(node, MapBatches | Transform):
             yield _function(name, before, program.record["identity"])
     yield from _sinks(program.dataflow, state)
@@ -110,8 +114,6 @@ def _operator(
     *,
     revertible: bool,
 ) -> Part:
-    if name in upgrade.added:
-        return Part(kind="operator", name=name, becomes=NEW, detail="begins without state")
     old = old_names.get(name, name)
     parts = [f"was {old!r}"] if old != name else []
     becomes = RENAMED if parts else STAYS
