@@ -31,7 +31,7 @@ PYTEST := -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-w
 .DEFAULT_GOAL := help
 # Tests and benchmarks that run beside each other disturb each other's figures.
 .NOTPARALLEL:
-.PHONY: help environment demo test test-all test-minors test-lowest test-real soak test-browser picture check labelled lint format docs release bench clean
+.PHONY: help environment demo test test-all test-minors test-lowest test-real soak test-browser test-peers picture check labelled lint format docs release bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,7 +46,7 @@ test: environment  ## run the tests that take seconds, those on Spark included
 	$(BIN)/python $(PYTEST) $(TESTS)
 
 test-all: environment  ## run every test that needs no other component, with many more examples and crashes, and print coverage (long)
-	$(BIN)/python $(PYTEST) -m "not real" --thorough --cov --cov-report=term $(TESTS)
+	$(BIN)/python $(PYTEST) -m "not real and not peers" --thorough --cov --cov-report=term $(TESTS)
 	@echo 'Packages without effects:'
 	@$(BIN)/coverage report --include='$(PURE)' --fail-under=$(COVERED)
 
@@ -73,6 +73,11 @@ soak: environment  ## change and disturb a stream on three hosts for two hours (
 test-browser:  ## run the tests of pages in a real Chromium, which has to be installed
 	scripts/bootstrap .venv-browser test,browser
 	.venv-browser/bin/python -m pytest -m browser tests/browser
+
+test-peers: environment  ## run the programs of other systems that the docs show, in an environment of their own
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -r scripts/peers.txt
+	$(BIN)/python -m pytest -m peers tests/peers
 
 picture:  ## take the picture of a profile's page that the docs show, in a real Chromium
 	scripts/bootstrap .venv-browser test,browser

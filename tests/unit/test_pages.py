@@ -23,6 +23,7 @@ from tests.pages import DOCS, run_page
         ("controllers", 11),
         ("cookbook", 20),
         ("event-time", 9),
+        ("from-bytewax", 2),
         ("joins", 9),
         ("lakes", 2),
         ("profiling", 12),

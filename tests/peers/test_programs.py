@@ -1,0 +1,35 @@
+"""The programs of other systems that docs/from-*.md shows: they run, and print what ours print."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PYTHON = ROOT / ".venv-peers" / "bin" / "python"
+
+pytestmark = pytest.mark.peers
+
+
+def programs(page: str, peer: str) -> list[tuple[str, str]]:
+    """Each program of the peer, and the output that the page shows next."""
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    found = re.findall(rf"```python {peer}\n(.*?)```.*?```text\n(.*?)```", text, re.DOTALL)
+    assert found
+    return found
+
+
+CASES = [
+    pytest.param(program, printed, id=f"{peer}-{n}")
+    for peer in ("bytewax",)
+    for n, (program, printed) in enumerate(programs(f"from-{peer}", peer))
+]
+
+
+@pytest.mark.parametrize(("program", "printed"), CASES)
+def test_it_prints_the_rows_that_ours_prints(program, printed, tmp_path):
+    done = subprocess.run(
+        [PYTHON, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.returncode) == (printed, 0), done.stderr
