@@ -13,6 +13,7 @@ from rechannel.dataflow.graph.nodes import (
     MapBatches,
     Node,
     Paired,
+    SideOutput,
     Source,
     Stateful,
     Transform,
@@ -58,7 +59,7 @@ def _walk(dataflow: Dataflow, ask: Ask) -> dict[int, pa.Schema]:
     found: dict[int, pa.Schema] = {}
     for node in dataflow.nodes:
         inputs = [found[id(up)] for up in node.upstreams if id(up) in found]
-        if isinstance(node, Late):
+        if isinstance(node, Late | SideOutput):
             inputs = [found[id(up)] for up in node.upstream.upstreams if id(up) in found]
         complete = len(inputs) == len(node.upstreams)
         if complete:
@@ -80,6 +81,9 @@ def _output(node: Node, inputs: Sequence[pa.Schema], ask: Ask) -> pa.Schema | No
         logic: Any = node.upstream.spec.bind(node.upstream.keys, inputs[0])
         late: pa.Schema = logic.row_schema
         return late
+    if isinstance(node, SideOutput) and isinstance(node.upstream, Stateful):
+        operator = node.upstream
+        return operator.spec.side_output_schema(node.output, operator.keys, inputs[0])
     if isinstance(node, MapBatches):
         return _mapped(node, inputs[0])
     if isinstance(node, Stateful):
