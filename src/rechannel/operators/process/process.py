@@ -170,7 +170,7 @@ class _Calls:
         each = zip(
             groups.ids[begins].tolist(),
             begins.tolist(),
-            [*begins[1:].tolist(), groups.rows],
+            np.append(begins[1:], groups.rows)[: len(begins)].tolist(),
             times[begins].tolist(),
             strict=True,
         )
