@@ -1,6 +1,7 @@
 """What user functions receive.
 
-`Rows` are those of one key (`track`, `process`), `Context` and `Timer` belong to `process`; `KeyedFrame` (`track_batches`) and `GroupFrame` (`apply_batches`) hold many keys.
+`Rows` are those of one key (`track`, `process`); `Context` and `Timer` are what `process` has beside them; `KeyedFrame`
+(`track_batches`) and `GroupFrame` (`apply_batches`) hold many keys.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def simulate(seed: int) -> Counter[str]:
         return run_schedule(rng, None, program) + Counter({"weak hash": 1})
 
 
-def written(rng: Random, timing: str, ordered: bool) -> Program:  # noqa: FBT001 - as in KINDS
+def written(rng: Random, timing: str, ordered: bool) -> Program:
     """A random program with a `process`, its side output, and often an operator downstream of it."""
     writer = Writer(rng)
     times, floats = writer.times(), rng.choice((NASTY, TAME))

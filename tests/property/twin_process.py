@@ -417,5 +417,3 @@ def random_processed(rng: Random, up: Step, name: str, timing: str, *, ordered: 
         modulus=rng.choice((0, 0, 7, 20)),
         entry=rng.choice(tuple(ENTRIES)),
     )
-
-

@@ -77,13 +77,8 @@ def _output(node: Node, inputs: Sequence[pa.Schema], ask: Ask) -> pa.Schema | No
         return ask(node, inputs) if schema is None else schema
     if isinstance(node, Transform):
         return ask(node, inputs)
-    if isinstance(node, Late) and isinstance(node.upstream, Stateful):
-        logic: Any = node.upstream.spec.bind(node.upstream.keys, inputs[0])
-        late: pa.Schema = logic.row_schema
-        return late
-    if isinstance(node, SideOutput) and isinstance(node.upstream, Stateful):
-        operator = node.upstream
-        return operator.spec.side_output_schema(node.output, operator.keys, inputs[0])
+    if isinstance(node, Late | SideOutput) and isinstance(node.upstream, Stateful):
+        return _aside(node, node.upstream, inputs[0])
     if isinstance(node, MapBatches):
         return _mapped(node, inputs[0])
     if isinstance(node, Stateful):
@@ -93,6 +88,15 @@ def _output(node: Node, inputs: Sequence[pa.Schema], ask: Ask) -> pa.Schema | No
     if isinstance(node, Union):
         return _merged(inputs)
     return inputs[0]
+
+
+def _aside(node: Late | SideOutput, operator: Stateful, schema: pa.Schema) -> pa.Schema:
+    """Return the columns of rows that leave an operator beside its own. schema: of its input."""
+    if isinstance(node, SideOutput):
+        return operator.spec.side_output_schema(node.output, operator.keys, schema)
+    logic: Any = operator.spec.bind(operator.keys, schema)
+    late: pa.Schema = logic.row_schema
+    return late
 
 
 def _declared(node: Node) -> pa.Schema | None:

@@ -1,4 +1,4 @@
-"""States of `process` as users name them: `rc.states.value_state("n BIGINT")`, `rc.states.list_state("price DOUBLE")`."""
+"""States of `process` as users name them: `rc.states.value_state("n BIGINT")`, ..."""
 
 from __future__ import annotations
 
@@ -39,6 +39,4 @@ def map_state(
         columns: of what an entry holds, as in `value_state`.
         ttl: of every entry, from when it was set last.
     """
-    return MapState(
-        key=schema_of(key), columns=schema_of(columns), ttl_ms=milliseconds(ttl)
-    )
+    return MapState(key=schema_of(key), columns=schema_of(columns), ttl_ms=milliseconds(ttl))

@@ -195,9 +195,7 @@ def moment_of(at: int) -> datetime:
         return LAST
 
 
-def handles_of(
-    states: Mapping[str, Any], cursor: Cursor, held: Held, count: int
-) -> Handles:
+def handles_of(states: Mapping[str, Any], cursor: Cursor, held: Held, count: int) -> Handles:
     """Return a handle for each state. count: number of keys."""
     kinds: dict[str, Any] = {"value": ValueHandle, "list": ListHandle, "map": MapHandle}
     return {

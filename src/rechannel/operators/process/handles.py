@@ -1,4 +1,4 @@
-"""The states of one key, as a `process` function reads and writes them: a value, a list like a deque, a map like a dict.
+"""The states of one key, as a `process` function reads and writes them: a value, a list like a deque, a dict.
 
 One object serves all keys of a call of `apply`: a cursor says which key it is about. Reading looks through what was
 written to what is stored; what was written stays apart, by key, until pieces of rows are made of it. So a key that
@@ -87,7 +87,7 @@ class ValueHandle:
         self._new: list[Any] = [UNSET] * count
 
     def get(self, default: Any = None) -> Any:
-        """Return the value: a scalar where the state has one column, else a NamedTuple; the default if there is none."""
+        """Return the value, or the default: a scalar where the state has one column, else a NamedTuple."""
         at = self._cursor.key
         value = self._new[at]
         if value is UNSET:
@@ -184,7 +184,9 @@ class ListHandle(Sequence[Any]):
 
     def __len__(self) -> int:
         change = self._grown.get(self._cursor.key)
-        return self._stored if change is None else self._stored - change.dropped + len(change.appended)
+        return (
+            self._stored if change is None else self._stored - change.dropped + len(change.appended)
+        )
 
     @overload
     def __getitem__(self, which: int) -> Any: ...

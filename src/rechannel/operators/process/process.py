@@ -12,8 +12,9 @@ no row had come.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import GeneratorType
 from typing import Any
 
 import numpy as np
@@ -137,21 +138,20 @@ class _Calls:
         pieces = self._pieces() if logic.on is not None and logic.by_event_time else None
         function, rows, until = logic.function, self.rows, arrivals.clock.watermark
         timed = bool(logic.timers) and logic.on_timer is not None
-        for at, key in enumerate(self.keys):
+        for at, key, start, stop in zip(range(len(starts)), self.keys, starts, stops, strict=True):
             cursor.key = at
-            start, stop = starts[at], stops[at]
             if start < stop and at not in self.failed:
                 try:
                     if pieces is None:
                         made = function(key, Rows(columns, start, stop), context)
                         if made is not None:
-                            rows.extend(_rows_in(made))
+                            rows += made if type(made) is list else _rows_in(made)
                     else:
                         for begin, end, time in pieces[at]:
                             self._fire(key, time, context)
                             made = function(key, Rows(columns, begin, end), context)
                             if made is not None:
-                                rows.extend(_rows_in(made))
+                                rows += _rows_in(made)
                 except Exception as error:
                     self._failed(error)
             if timed:
@@ -193,14 +193,14 @@ class _Calls:
             try:
                 made = function(key, timer, context)
                 if made is not None:
-                    self.rows.extend(_rows_in(made))
+                    self.rows += _rows_in(made)
             except Exception as error:
                 what = f"{function_name(function)} for timer {timer.name!r} of key {key!r}"
                 raise user_error(what, error) from error
         msg = (
-            f"{function_name(function)} for key {key!r}: {MOST_TIMERS:,} timers went off in one timestep, {timer.name!r}"
-            " last. At the end of a batch every timer goes off at once, so one that is set again and again never ends:"
-            " set it only if rows came since"
+            f"{function_name(function)} for key {key!r}: {MOST_TIMERS:,} timers went off in one timestep, the last one"
+            f" was {timer.name!r}. At the end of a batch all timers go off at once, so one that is set again whenever it"
+            " does never ends: set it only if rows came since"
         )
         raise UserFunctionError(msg)
 
@@ -268,7 +268,9 @@ class _Calls:
         columns = self._columns(rows, owners, fields)
         return self.logic.emitted(self.arrivals, owners.astype(np.int64), columns, fields)
 
-    def _columns(self, rows: list[Any], owners: Sequence[int] | IntArray, fields: pa.Schema) -> Columns:
+    def _columns(
+        self, rows: list[Any], owners: Sequence[int] | IntArray, fields: pa.Schema
+    ) -> Columns:
         name = function_name(self.logic.function)
 
         def what(row: int) -> str:
@@ -287,6 +289,8 @@ def columns_from(rows: list[Any], fields: pa.Schema, name: str, what: Label) -> 
 
 def _rows_in(made: Any) -> Any:
     """Return the rows that a function returned, to iterate over. Raises TypeError for a single one."""
+    if type(made) is GeneratorType:
+        return made
     if isinstance(made, str | bytes | Mapping) or not hasattr(made, "__iter__"):
         msg = f"it returned {made!r}: yield rows, or return a list of them, or None"
         raise TypeError(msg)

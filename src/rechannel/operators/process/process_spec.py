@@ -120,7 +120,10 @@ class ProcessingSpec(OperatorSpec, MayDivide):
 
     def check_columns(self, keys: tuple[str, ...]) -> None:
         """Raise DataflowError for columns that have the name of a key, and keys with a name that is taken."""
-        shown = {"schema=": self.schema, **{f"side output {n!r}": s for n, s in self.outputs.items()}}
+        shown = {
+            "schema=": self.schema,
+            **{f"side output {n!r}": s for n, s in self.outputs.items()},
+        }
         for what, schema in shown.items():
             for name in schema.names:
                 if name in keys:
@@ -169,5 +172,3 @@ def need_name(name: object, part: str) -> None:
     if not isinstance(name, str) or not name.isidentifier() or name.startswith("_"):
         msg = f"process: {part} have names of letters, digits and '_', which begin with a letter; not {name!r}"
         raise DataflowError(msg)
-
-

@@ -112,7 +112,9 @@ class Processing(ManyRows, Viewed, Expiring, OnTimer, Succeeded, MayDivide):
 
     # What comes of a call ---------------------------------------------------------------------------------------
 
-    def emitted(self, arrivals: OperatorInput, owners: IntArray, made: Columns, fields: pa.Schema) -> Emitted:
+    def emitted(
+        self, arrivals: OperatorInput, owners: IntArray, made: Columns, fields: pa.Schema
+    ) -> Emitted:
         """Return rows with their keys in front. owners: position of the key of each row, ascending."""
         schema = pa.schema([*self.keys, *fields])
         columns = [*take(arrivals.keys, owners), *made]

@@ -10,6 +10,7 @@ import pyarrow as pa
 from rechannel.errors import DataflowError
 from rechannel.model.ddl import columns_text
 
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class State:
     """One state of a key. The function sees a scalar where it has one column, else a NamedTuple."""
@@ -100,5 +101,12 @@ def from_texts(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _has_text(kind: pa.DataType) -> bool:
-    whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_date32(kind)
-    return whole or pa.types.is_string(kind) or pa.types.is_timestamp(kind)
+    types = pa.types
+    ways = (
+        types.is_integer,
+        types.is_boolean,
+        types.is_date32,
+        types.is_string,
+        types.is_timestamp,
+    )
+    return any(is_one(kind) for is_one in ways)

@@ -43,19 +43,22 @@ HASH_BITS = PLACES + TIMESTEPS
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Piece:
-    """Rows to write of one state, or of timers. owners: positions of their keys. state: None for timers.
-
-    entries: `_entry`. rows: `_row`; None = the hash of `_entry`. untils: None = they stay. values: what the state holds;
-    None for timers and for rows that end.
-    """
+    """Rows to write of one state, or of timers."""
 
     state: str | None
+    """Its name; None for timers."""
     owners: IntArray
+    """Positions of their keys."""
     entries: pa.Array
+    """`_entry`."""
     rows: IntArray | None = None
+    """`_row`; None = the hash of `_entry`."""
     untils: IntArray | None = None
+    """`_until`; None = they stay."""
     values: pa.Array | None = None
+    """What the state holds; None for timers, and for rows that end."""
     ends: bool = False
+    """Whether the rows end."""
 
 
 @dataclass(frozen=True, eq=False)
