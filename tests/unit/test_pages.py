@@ -21,10 +21,11 @@ from tests.pages import DOCS, run_page
         ("changelogs", 1),
         ("changing-a-stream", 5),
         ("controllers", 11),
-        ("cookbook", 20),
+        ("cookbook", 21),
         ("event-time", 9),
         ("joins", 9),
         ("lakes", 2),
+        ("process-function", 3),
         ("profiling", 12),
         ("querying-state", 3),
         ("replay", 5),
@@ -51,6 +52,7 @@ def run_by_tests() -> str:
         "cookbook",
         "event-time",
         "joins",
+        "process-function",
         "querying-state",
     )
     texts = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -20,7 +20,7 @@ from rechannel.operators.spec import OperatorSpec
 Downstream = TypeVar("Downstream")
 """The stream that an operator returns."""
 
-Columns = pa.Schema | str
+Columns: TypeAlias = pa.Schema | str
 TimeKind = Literal["event", "processing"]
 
 
@@ -73,7 +73,7 @@ class Processed(Generic[Downstream]):
             on_timer: (key, timer, context) -> rows, as `function`; called when a timer goes off, with its
                 `name` and the time `at` which it was set to go off.
             side_outputs: name = columns, for `context.side_output(name, row)`; read with
-                `.side_output(name)`. Rows that nobody reads are dropped.
+                `.side_output(name)`. Rows that no stream reads are dropped.
             time_column: event times: rows wait until the watermark passes them, and the function is called
                 for the rows of one time after the other, timers in between. What is emitted then does not
                 depend on how rows are cut into timesteps; late rows are in `.late`. None = stream order.

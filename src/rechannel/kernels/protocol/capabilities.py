@@ -242,7 +242,7 @@ class OnTimer(Timed, Grouped):
     """Timers of a key go off in `apply`, which may change the state of the key then.
 
     `apply` also receives the keys that got no rows and have a state row that is due, without rows. What is stored may
-    since say otherwise: a key for which nothing is due stays as it is.
+    since say otherwise: a key for which nothing is due does not change.
     """
 
     def fire(self, keys: Columns, state: Columns, hashes: HashArray, clock: Clock) -> Emitted:

@@ -138,7 +138,7 @@ class ValueHandle:
 
 @dataclass(slots=True)
 class _Grown:
-    """What was done to the list of one key. dropped: how many of the stored elements were removed, from the front."""
+    """What was done to the list of one key. dropped: how many of the stored elements were removed, the first ones."""
 
     dropped: int = 0
     appended: list[Any] = field(default_factory=list)
@@ -166,7 +166,7 @@ class ListHandle(Sequence[Any]):
         self._change().appended.extend([self._fit(value) for value in values])
 
     def popleft(self) -> Any:
-        """Remove the first element and return it. Raises IndexError where there is none."""
+        """Remove the first element and return it. Raises IndexError if there is none."""
         if not len(self):
             msg = f"state {self._name!r} is empty"
             raise IndexError(msg)

@@ -183,23 +183,24 @@ class _Calls:
         at, timers, function = self.cursor.key, self.timers, self.logic.on_timer
         if function is None or not timers.are_set(at):
             return
-        now, timer = timers.of(at), None
+        now, name = timers.of(at), ""
         for _ in range(MOST_TIMERS):
             due = min(((when, name) for name, when in now.items() if when <= until), default=None)
             if due is None:
                 return
-            del now[due[1]]
-            timer = Timer(due[1], moment_of(due[0]))
+            name = due[1]
+            del now[name]
+            timer = Timer(name, moment_of(due[0]))
             try:
                 made = function(key, timer, context)
                 if made is not None:
                     self.rows += _rows_in(made)
             except Exception as error:
-                what = f"{function_name(function)} for timer {timer.name!r} of key {key!r}"
+                what = f"{function_name(function)} for timer {name!r} of key {key!r}"
                 raise user_error(what, error) from error
         msg = (
             f"{function_name(function)} for key {key!r}: {MOST_TIMERS:,} timers went off in one timestep, the last one"
-            f" was {timer.name!r}. At the end of a batch all timers go off at once, so one that is set again whenever it"
+            f" was {name!r}. At the end of a batch all timers go off at once, so one that is set again whenever it"
             " does never ends: set it only if rows came since"
         )
         raise UserFunctionError(msg)
@@ -224,7 +225,7 @@ class _Calls:
     def output(self) -> OperatorOutput:
         """Return all that the functions made. Raises UserFunctionError for what does not fit its columns."""
         logic, arrivals = self.logic, self.arrivals
-        counts = np.diff(np.array(self.ends, dtype=np.int64), prepend=0)
+        counts: IntArray = np.diff(np.array(self.ends, dtype=np.int64), prepend=0)
         owners = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
         shown, hashes = self._emitted(owners, self.rows, logic.fields)
         aside = {
