@@ -62,7 +62,7 @@ GROUPS = {
         " TaskReply TaskView Trigger by_hand every install library on operation when"
     ),
     "control.library": "AutoScale Autopilot Balance BatchInterval Guard ModelUpdate Monitor Placement SkewJoin",
-    "frames": "Context GroupFrame KeyedFrame Rows Timer",
+    "frames": "Context GroupFrame KeyedFrame ProcessFrame Rows Timer",
     "monitoring": (
         "Amount ControllerDecisions ControllerStatus CostFit CurvePoint Decided JobStatus"
         " LatencyFigures OperatorNeed OperatorProgress PhaseTimes ReconfigurationSummary Replay"

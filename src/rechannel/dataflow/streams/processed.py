@@ -13,7 +13,8 @@ from rechannel.errors import DataflowError
 from rechannel.kernels.functions.dead_letters import OnError
 from rechannel.model.ddl import schema_of
 from rechannel.operators.process.process import OnTimer, Process
-from rechannel.operators.process.process_spec import ProcessSpec
+from rechannel.operators.process.process_batches import ProcessBatches
+from rechannel.operators.process.process_spec import ProcessBatchesSpec, ProcessSpec
 from rechannel.operators.process.states import State
 from rechannel.operators.spec import OperatorSpec
 
@@ -93,6 +94,48 @@ class Processed(Generic[Downstream]):
             **declared(schema, states, timers, side_outputs),
         )
         return self._in_order_of(time_column, spec, name, tasks, bins)
+
+    def process_batches(  # noqa: PLR0913 - as many as there are things to say
+        self,
+        function: ProcessBatches,
+        *,
+        schema: Columns,
+        states: Mapping[str, State] | None = None,
+        timers: Mapping[str, TimeKind] | None = None,
+        on_timer: ProcessBatches | None = None,
+        side_outputs: Mapping[str, Columns] | None = None,
+        on_error: OnError = "fail",
+        name: str | None = None,
+        tasks: int | None = None,
+        bins: int | None = None,
+    ) -> Downstream:
+        """Do what `process` does with a vectorised function: one call for all keys of a task that have rows.
+
+        Args:
+            function: (frame) -> the rows to emit, as a RecordBatch, polars DataFrame or dict of arrays, with
+                `_key`, the number of a row's key, unless they are one row per key; or None. The frame
+                (`rc.frames.ProcessFrame`) has keys, rows and states as tables, and takes tables. What
+                becomes of a key must not depend on the other keys in the frame, which change with the
+                number of tasks.
+            schema, states, timers, side_outputs: as in `process`; side outputs are written with
+                `frame.side_output(name, rows)`.
+            on_timer: (frame) -> rows, as `function`; called for all keys whose timers go off, which are in
+                `frame.timers`.
+            on_error: as in `process`; a function that fails is called for halves of the keys, down to
+                single ones.
+            name, tasks, bins: see `KeyedStream`.
+
+        Raises:
+            DataflowError: names, columns or times do not fit.
+        """
+        has_dead_letters("process_batches", on_error)
+        spec = ProcessBatchesSpec(
+            function=function,
+            on_timer=on_timer,
+            on_error=on_error,
+            **declared(schema, states, timers, side_outputs),
+        )
+        return self._in_order_of(None, spec, name, tasks, bins)
 
 
 def declared(

@@ -13,6 +13,7 @@ from rechannel.kernels.functions.dead_letters import MayDivide
 from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.operators.checks import need_callable
 from rechannel.operators.process.process import OnTimer, Process, ProcessLogic
+from rechannel.operators.process.process_batches import ProcessBatches, ProcessBatchesLogic
 from rechannel.operators.process.states import State
 from rechannel.operators.process.stored import ENTRY, STATE, UNTIL
 from rechannel.operators.spec import OperatorSpec
@@ -118,6 +119,20 @@ class ProcessingSpec(OperatorSpec, MayDivide):
         """In the order of event time, another operator sorts the rows."""
         return self.on is not None
 
+    def bound(self, keys: tuple[str, ...], schema: pa.Schema) -> dict[str, Any]:
+        """Return what the logic of both flavours is made of. schema: of the input. Raises DataflowError."""
+        self.check_columns(keys)
+        return {
+            "keys": pa.schema([schema.field(key) for key in keys]),
+            "row_schema": schema,
+            "fields": self.schema,
+            "states": self.states,
+            "timers": self.timers,
+            "sides": self.outputs,
+            "on": self.on,
+            "on_error": self.on_error,
+        }
+
     def check_columns(self, keys: tuple[str, ...]) -> None:
         """Raise DataflowError for columns that have the name of a key, and keys with a name that is taken."""
         shown = {
@@ -152,18 +167,29 @@ class ProcessSpec(ProcessingSpec):
 
     def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
         """Check names of keys and columns. Raises DataflowError."""
-        self.check_columns(keys)
         return ProcessLogic(
-            keys=pa.schema([schema.field(key) for key in keys]),
-            row_schema=schema,
-            fields=self.schema,
-            states=self.states,
-            timers=self.timers,
-            sides=self.outputs,
-            on=self.on,
-            function=self.function,
-            on_timer=self.on_timer,
-            on_error=self.on_error,
+            function=self.function, on_timer=self.on_timer, **self.bound(keys, schema)
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ProcessBatchesSpec(ProcessingSpec):
+    """A function with states and timers, one call for all keys of a task. See `process_batches`."""
+
+    function: ProcessBatches
+    on_timer: ProcessBatches | None = None
+
+    def __post_init__(self) -> None:
+        """Check names, kinds and functions. Raises DataflowError."""
+        need_callable(self.function, "process_batches", "(frame) -> rows")
+        if self.on_timer is not None:
+            need_callable(self.on_timer, "on_timer of process_batches", "(frame) -> rows")
+        ProcessingSpec.__post_init__(self)
+
+    def bind(self, keys: tuple[str, ...], schema: pa.Schema) -> StatefulLogic:
+        """Check names of keys and columns. Raises DataflowError."""
+        return ProcessBatchesLogic(
+            function=self.function, on_timer=self.on_timer, **self.bound(keys, schema)
         )
 
 

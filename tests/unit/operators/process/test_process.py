@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from random import Random
 from typing import Any
 
@@ -261,9 +261,9 @@ def test_what_is_taken_out_is_gone_and_may_come_back():
         ("TINYINT", [-128, 0, 127]),
         ("BIGINT", [-(2**63), 2**63 - 1]),
         ("BOOLEAN", [False, True]),
-        ("DATE", [datetime(1969, 12, 31).date(), datetime(9999, 1, 1).date()]),
+        ("DATE", [date(1969, 12, 31), date(9999, 1, 1)]),
         ("TIMESTAMP", [moment(-1), moment(1)]),
-        ("TIMESTAMP_NTZ", [datetime(1969, 1, 1, 0, 0, 0, 1), datetime(2024, 2, 29)]),
+        ("TIMESTAMP_NTZ", [moment(-1).replace(tzinfo=None), moment(7).replace(tzinfo=None)]),
     ],
 )
 def test_keys_of_maps_come_back_as_they_were(kind, keys):
@@ -360,9 +360,7 @@ def test_named_timers_of_event_time_go_off_in_their_order_after_the_rows():
     assert bench.step(("dan", 1, 299)) == [("dan", "rows", 1)]
     assert bench.step(("dan", 7, 300)) == [("ann", "soon", 300), ("dan", "rows", 1)]
     # The second one sets another.
-    assert bench.step(("eve", 1, 306)) == [("ann", "soon", 305), ("dan", "rows", 1)][:1] + [
-        ("eve", "rows", 1)
-    ]
+    assert bench.step(("eve", 1, 306)) == [("ann", "soon", 305), ("eve", "rows", 1)]
 
 
 def test_timers_of_processing_time_go_off_when_nothing_comes_in():
