@@ -4,7 +4,7 @@
     from rechannel import aggregates as agg
 
 The root has what every program needs. The rest is grouped: `rc.aggregates`, `rc.windows`, `rc.changes`,
-`rc.strategies`, `rc.control`
+`rc.strategies`, `rc.states` (of `process`), `rc.control`
 (controllers), `rc.formats` (of records),
 `rc.frames` (what user functions receive), `rc.monitoring` (what a job reports), `rc.sources`,
 `rc.sinks`, `rc.errors`, `rc.testing`.
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         monitoring,
         sinks,
         sources,
+        states,
         strategies,
         testing,
         windows,
@@ -85,6 +86,7 @@ _GROUPS = (
     "monitoring",
     "sinks",
     "sources",
+    "states",
     "strategies",
     "testing",
     "windows",
@@ -152,6 +154,7 @@ __all__ = [
     "session",
     "sinks",
     "sources",
+    "states",
     "strategies",
     "testing",
     "windows",

@@ -21,11 +21,12 @@ from tests.pages import DOCS, run_page
         ("changelogs", 1),
         ("changing-a-stream", 5),
         ("controllers", 11),
-        ("cookbook", 20),
+        ("cookbook", 21),
         ("event-time", 9),
         ("from-bytewax", 2),
         ("joins", 9),
         ("lakes", 2),
+        ("process-function", 3),
         ("profiling", 12),
         ("querying-state", 3),
         ("replay", 5),
@@ -52,6 +53,7 @@ def run_by_tests() -> str:
         "cookbook",
         "event-time",
         "joins",
+        "process-function",
         "querying-state",
     )
     texts = (

@@ -41,6 +41,7 @@ ROOT = [
     "session",
     "sinks",
     "sources",
+    "states",
     "strategies",
     "testing",
     "windows",
@@ -61,7 +62,7 @@ GROUPS = {
         " TaskReply TaskView Trigger by_hand every install library on operation when"
     ),
     "control.library": "AutoScale Autopilot Balance BatchInterval Guard ModelUpdate Monitor Placement SkewJoin",
-    "frames": "GroupFrame KeyedFrame Rows",
+    "frames": "Context GroupFrame KeyedFrame ProcessFrame Rows Timer",
     "monitoring": (
         "Amount ControllerDecisions ControllerStatus CostFit CurvePoint Decided JobStatus"
         " LatencyFigures OperatorNeed OperatorProgress PhaseTimes ReconfigurationSummary Replay"
@@ -71,6 +72,7 @@ GROUPS = {
     "formats": "Format Registry avro avro_schema json protobuf registry",
     "sinks": "Batch",
     "sources": "MemoryConnector",
+    "states": "list_state map_state value_state",
     "strategies": "all_at_once batched fluid optimized",
     "windows": "counting same_window sessions sliding tumbling",
 }

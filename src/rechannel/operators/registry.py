@@ -17,6 +17,7 @@ from rechannel.operators.ordered.event_time_sort_spec import EventTimeSortSpec
 from rechannel.operators.ordered.running_spec import RunningSpec
 from rechannel.operators.ordered.top_spec import TopSpec
 from rechannel.operators.process.deduplicate_spec import DeduplicateSpec
+from rechannel.operators.process.process_spec import ProcessBatchesSpec, ProcessSpec
 from rechannel.operators.process.track_spec import TrackBatchesSpec, TrackSpec
 from rechannel.operators.spec import OperatorSpec
 from rechannel.operators.window.apply_spec import ApplySessionSpec, ApplySpec
@@ -50,6 +51,8 @@ OPERATORS = (
     Registered(ReduceSpec, "running_reduce", "operators.md", "rechannel.dataflow.specs"),
     Registered(TrackSpec, "track", "operators.md", "rechannel.dataflow.specs"),
     Registered(TrackBatchesSpec, "track_batches", "operators.md", "rechannel.dataflow.specs"),
+    Registered(ProcessSpec, "process", "process-function.md"),
+    Registered(ProcessBatchesSpec, "process_batches", "process-function.md"),
     Registered(DeduplicateSpec, "deduplicate", "operators.md", "rechannel.dataflow.specs"),
     Registered(WindowSpec, "window", "event-time.md", "rechannel.dataflow.window_specs"),
     Registered(SessionSpec, "window", "event-time.md", "rechannel.dataflow.window_specs"),

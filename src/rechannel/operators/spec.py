@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from rechannel.errors import DataflowError
 from rechannel.kernels.protocol.logic import StatefulLogic
 
 INSTEAD = "give the operator another name: it is then a new one, beside the old or in its place"
@@ -82,6 +83,19 @@ class OperatorSpec(ABC):
         return None
 
     @property
+    def side_outputs(self) -> Mapping[str, pa.Schema]:
+        """Side outputs by name, with their columns after the keys."""
+        return {}
+
+    def side_output_schema(self, name: str, keys: tuple[str, ...], schema: pa.Schema) -> pa.Schema:
+        """Return the columns of a side output. schema: of the operator's input. Raises DataflowError."""
+        if name not in self.side_outputs:
+            known = ", ".join(self.side_outputs) or "none; declare it with side_outputs= of process"
+            msg = f"there is no side output {name!r} (known: {known})"
+            raise DataflowError(msg)
+        return pa.schema([*(schema.field(key) for key in keys), *self.side_outputs[name]])
+
+    @property
     def unchanging(self) -> str | None:
         """Why no row that it emits is replaced or withdrawn later, as the rest of a sentence; None = some are."""
         return f"it emits a row once, and neither replaces it nor takes it back. {INSERTS}"
@@ -92,6 +106,11 @@ class OperatorSpec(ABC):
     def needs_time(self) -> bool:
         """Whether every row must come with a declared event time."""
         return False
+
+    @property
+    def tells_late(self) -> bool:
+        """Whether rows can come too late for it: those of event time, unless it takes rows whenever they come."""
+        return self.needs_time
 
     @property
     def processing(self) -> bool:

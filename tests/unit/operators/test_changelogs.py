@@ -490,6 +490,8 @@ NONE = {
     "ReduceSpec": None,
     "TrackSpec": None,
     "TrackBatchesSpec": None,
+    "ProcessSpec": lambda: rows_of().key_by("k").process(some, schema="n BIGINT"),
+    "ProcessBatchesSpec": lambda: rows_of().key_by("k").process_batches(some, schema="n BIGINT"),
     "DeduplicateSpec": lambda: rows_of().deduplicate("k"),
     "WindowSpec": lambda: windows(TEN)(rows_of()),
     "SessionSpec": lambda: sessions()(rows_of()),

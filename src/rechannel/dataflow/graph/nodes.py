@@ -120,6 +120,13 @@ class Changelog(Side):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SideOutput(Side):
+    """Rows of one of the side outputs of the operator upstream. output: its name."""
+
+    output: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Union(Node):
     """Rows of several streams with the same columns."""
 

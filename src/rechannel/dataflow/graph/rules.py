@@ -13,6 +13,7 @@ from rechannel.dataflow.graph.nodes import (
     MapBatches,
     Node,
     Paired,
+    SideOutput,
     Sink,
     Stateful,
     Union,
@@ -53,6 +54,8 @@ def kind_of(node: Node) -> str:
         return "dead_letters"
     if isinstance(node, Changelog):
         return "changelog"
+    if isinstance(node, SideOutput):
+        return "side_output"
     if isinstance(node, MapBatches):
         return "map"
     return type(node).__name__.lower()

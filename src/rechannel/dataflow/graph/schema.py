@@ -13,6 +13,7 @@ from rechannel.dataflow.graph.nodes import (
     MapBatches,
     Node,
     Paired,
+    SideOutput,
     Source,
     Stateful,
     Transform,
@@ -58,7 +59,7 @@ def _walk(dataflow: Dataflow, ask: Ask) -> dict[int, pa.Schema]:
     found: dict[int, pa.Schema] = {}
     for node in dataflow.nodes:
         inputs = [found[id(up)] for up in node.upstreams if id(up) in found]
-        if isinstance(node, Late):
+        if isinstance(node, Late | SideOutput):
             inputs = [found[id(up)] for up in node.upstream.upstreams if id(up) in found]
         complete = len(inputs) == len(node.upstreams)
         if complete:
@@ -76,10 +77,8 @@ def _output(node: Node, inputs: Sequence[pa.Schema], ask: Ask) -> pa.Schema | No
         return ask(node, inputs) if schema is None else schema
     if isinstance(node, Transform):
         return ask(node, inputs)
-    if isinstance(node, Late) and isinstance(node.upstream, Stateful):
-        logic: Any = node.upstream.spec.bind(node.upstream.keys, inputs[0])
-        late: pa.Schema = logic.row_schema
-        return late
+    if isinstance(node, Late | SideOutput) and isinstance(node.upstream, Stateful):
+        return _aside(node, node.upstream, inputs[0])
     if isinstance(node, MapBatches):
         return _mapped(node, inputs[0])
     if isinstance(node, Stateful):
@@ -89,6 +88,15 @@ def _output(node: Node, inputs: Sequence[pa.Schema], ask: Ask) -> pa.Schema | No
     if isinstance(node, Union):
         return _merged(inputs)
     return inputs[0]
+
+
+def _aside(node: Late | SideOutput, operator: Stateful, schema: pa.Schema) -> pa.Schema:
+    """Return the columns of rows that leave an operator beside its own. schema: of its input."""
+    if isinstance(node, SideOutput):
+        return operator.spec.side_output_schema(node.output, operator.keys, schema)
+    logic: Any = operator.spec.bind(operator.keys, schema)
+    late: pa.Schema = logic.row_schema
+    return late
 
 
 def _declared(node: Node) -> pa.Schema | None:

@@ -13,7 +13,8 @@ from rechannel.dataflow.graph.rules import check_numbers
 from rechannel.dataflow.shown import picture_of
 from rechannel.dataflow.streams.former import refuse_former, renamed
 from rechannel.dataflow.streams.ordering import arranged, number_of, order_of
-from rechannel.dataflow.streams.user_state import Downstream, UserState
+from rechannel.dataflow.streams.processed import Downstream
+from rechannel.dataflow.streams.user_state import UserState
 from rechannel.dataflow.streams.windowed import WindowedStream, windowed
 from rechannel.kernels.protocol.logic import AggregateFunction
 from rechannel.operators.aggregate.spec import AggregateSpec, ReduceSpec, named_aggregates

@@ -10,13 +10,14 @@ import pyarrow as pa
 from rechannel.dataflow.checks.changelogs import need_changelog
 from rechannel.dataflow.checks.dead import need_dead_letters
 from rechannel.dataflow.graph.durations import Duration, microseconds
-from rechannel.dataflow.graph.naming import caller, given, settle, stateless_name
+from rechannel.dataflow.graph.naming import caller, given, plain, settle, stateless_name
 from rechannel.dataflow.graph.nodes import (
     Changelog,
     Dataflow,
     DeadLetters,
     Late,
     Node,
+    SideOutput,
     Stateful,
     Union,
 )
@@ -149,7 +150,7 @@ class Stream(Stateless, Meeting):
     def late(self) -> Stream:
         """Rows that came too late for this operator, with the columns that it received. Raises DataflowError."""
         judge = judge_of(self.node)
-        if not (isinstance(judge, Stateful) and judge.spec.needs_time):
+        if not (isinstance(judge, Stateful) and judge.spec.tells_late):
             msg = f"{label(self.node)} has no late rows: only operators on event time have; use .late on one of them"
             raise DataflowError(msg)
         node = Late(
@@ -174,6 +175,29 @@ class Stream(Stateless, Meeting):
             upstream=self.node,
             function=rows_themselves,
             schema=LETTER,
+        )
+        return self._then(node)
+
+    def side_output(self, name: str) -> Stream:
+        """Return the rows that a `process` puts into one of its side outputs: keys, then the declared columns.
+
+        Raises DataflowError: this is no operator with such a side output.
+        """
+        outputs = self.node.spec.side_outputs if isinstance(self.node, Stateful) else {}
+        if name not in outputs:
+            known = ", ".join(map(repr, outputs)) or "none"
+            msg = (
+                f"{label(self.node)} has no side output {name!r} (known: {known}): declare it with side_outputs= of"
+                " process(...)"
+            )
+            raise DataflowError(msg)
+        node = SideOutput(
+            name=given(None, stateless_name(self.node, plain(name))),
+            where=caller(),
+            upstream=self.node,
+            function=rows_themselves,
+            schema=None,
+            output=name,
         )
         return self._then(node)
 

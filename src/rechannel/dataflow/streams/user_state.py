@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
@@ -12,6 +12,7 @@ from rechannel.dataflow.graph.naming import caller
 from rechannel.dataflow.graph.nodes import Node, Preload
 from rechannel.dataflow.graph.timing import declared_column
 from rechannel.dataflow.streams.former import renamed
+from rechannel.dataflow.streams.processed import Downstream, Processed
 from rechannel.errors import DataflowError
 from rechannel.kernels.functions.dead_letters import OnError
 from rechannel.model.ddl import schema_of
@@ -20,11 +21,8 @@ from rechannel.operators.process.track import Initialise as InitState
 from rechannel.operators.process.track_spec import TrackBatchesSpec, TrackSpec
 from rechannel.operators.spec import OperatorSpec
 
-Downstream = TypeVar("Downstream")
-"""The stream that an operator returns."""
 
-
-class UserState(Generic[Downstream]):
+class UserState(Processed[Downstream]):
     """The operators of `KeyedStream` that call a function with the state of a key."""
 
     __slots__ = ()

@@ -38,6 +38,7 @@ from rechannel.dataflow.graph.nodes import (
     Late,
     MapBatches,
     Node,
+    SideOutput,
     Sink,
     Source,
     Stateful,
@@ -48,7 +49,7 @@ from rechannel.dataflow.graph.timing import time_inputs, time_names
 from rechannel.engine.program.pruning import pruned
 from rechannel.errors import DataflowError
 from rechannel.kernels.protocol.logic import StatefulLogic
-from rechannel.kernels.protocol.program import CHANGES, DEAD, LATE, Branch, Consumer
+from rechannel.kernels.protocol.program import CHANGES, DEAD, LATE, OUTPUT, Branch, Consumer
 from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.model.eventtime import TimeInput
 
@@ -399,6 +400,8 @@ def _side(node: Node) -> str:
         return DEAD
     if isinstance(node, Changelog):
         return CHANGES
+    if isinstance(node, SideOutput):
+        return OUTPUT + node.output
     return LATE if isinstance(node, Late) else ""
 
 

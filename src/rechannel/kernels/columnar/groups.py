@@ -12,10 +12,10 @@ from rechannel.model.buffers import IntArray
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """A partition of rows 0..rows-1 into consecutive, non-empty groups."""
+    """A partition of rows 0..rows-1 into consecutive groups. They are not empty, unless a key is there without rows."""
 
     starts: IntArray
-    """First row of each group, shape (groups,), ascending; empty if there are no rows."""
+    """First row of each group, shape (groups,), ascending."""
     rows: int
     """Number of rows."""
 

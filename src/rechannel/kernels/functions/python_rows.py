@@ -234,9 +234,8 @@ def columns_of(
     results: Sequence[Sequence[Any]], fields: Sequence[pa.Field], what: Label
 ) -> Columns:
     """Return tuples as columns. Every tuple has one value per field (see `check_tuples`)."""
-    columns: Sequence[Sequence[Any]] = (
-        list(zip(*results, strict=True)) if results else [()] * len(fields)
-    )
+    # Much faster than to zip thousands of short tuples.
+    columns = [[row[place] for row in results] for place in range(len(fields))]
     return [column_of(values, field, what) for values, field in zip(columns, fields, strict=True)]
 
 

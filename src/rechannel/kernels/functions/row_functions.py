@@ -169,12 +169,13 @@ def _batch(answers: list[Any], schema: pa.Schema, function: object) -> pa.Record
     def what(row: int) -> str:
         return f"row {row} of what {name} returned"
 
-    tuples = [_as_tuple(answer, schema, name) for answer in answers]
+    tuples = [as_tuple(answer, schema, name) for answer in answers]
     check_tuples(tuples, schema, what)
     return pa.RecordBatch.from_arrays(columns_of(tuples, schema, what), schema=schema)
 
 
-def _as_tuple(answer: Any, schema: pa.Schema, name: str) -> Any:
+def as_tuple(answer: Any, schema: pa.Schema, name: str) -> Any:
+    """Return a row that a function returned as a tuple, if it is one. name: of the function."""
     if isinstance(answer, tuple):
         return answer
     if isinstance(answer, Mapping):

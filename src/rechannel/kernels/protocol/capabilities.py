@@ -238,6 +238,19 @@ class Grouped(ABC):
         """
 
 
+class OnTimer(Timed, Grouped):
+    """Timers of a key go off in `apply`, which may change the state of the key then.
+
+    `apply` also receives the keys that got no rows and have a state row that is due, without rows. What is stored may
+    since say otherwise: a key for which nothing is due does not change.
+    """
+
+    def fire(self, keys: Columns, state: Columns, hashes: HashArray, clock: Clock) -> Emitted:
+        """Raise ValueError: all that is emitted is the output of `apply`."""
+        msg = f"timers of {type(self).__name__} go off in apply"
+        raise ValueError(msg)
+
+
 class EarlyEmitting(ABC):
     """Rows that still wait for event time can be emitted at an interval."""
 

@@ -7,7 +7,8 @@ rows change it. Implementations are frozen values, pickled to workers, and pure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
@@ -126,7 +127,7 @@ class OperatorInput:
     values: Columns
     """Columns of `Capabilities.wire_schema`; rows sorted by key and, within a key, by stream order."""
     groups: Groups
-    """Which rows of `values` belong to which key."""
+    """Which rows of `values` belong to which key: none to a key that is here for its timers only (`OnTimer`)."""
     combined: bool
     """Whether `values` are partial states (after `combine`) or raw rows."""
     old: Columns
@@ -182,6 +183,8 @@ class OperatorOutput:
     """Rows that changed nothing because they came too late."""
     dead: Dead | None = None
     """Rows that changed nothing because the user's function failed for them."""
+    side_outputs: Mapping[str, tuple[pa.RecordBatch, HashArray]] = field(default_factory=dict)
+    """Rows of side outputs by name, with the hashes of their keys, ascending."""
     changed: Changed | None = None
     """State rows to write, instead of `state`, `dropped` and `untouched`, if a key has several."""
 

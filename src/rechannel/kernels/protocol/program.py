@@ -33,6 +33,8 @@ TASK_BYTES = 1 << 30
 LATE = "late"
 DEAD = "dead letters"
 CHANGES = "changes"
+OUTPUT = "output "
+"""Begins the word for a side output; its name follows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +70,8 @@ class Branch:
     """What is made of them."""
     side: str = ""
     """Which rows they are made of: empty = the parent's; `LATE`, `DEAD` = those that were too late for the parent, or
-    that it could not handle; `CHANGES` = the parent's changelog.
+    that it could not handle; `CHANGES` = the parent's changelog; `OUTPUT` and a name = the parent's side output of that
+    name.
     """
 
     def walk(self) -> Iterator[Branch]:

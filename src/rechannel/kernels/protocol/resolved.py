@@ -23,6 +23,7 @@ from rechannel.kernels.protocol.capabilities import (
     Incremental,
     LateTelling,
     LookupRange,
+    OnTimer,
     PartlyHashed,
     Projecting,
     Pruned,
@@ -58,6 +59,7 @@ FOUND = {
     "viewed": Viewed,
     "timed": Timed,
     "grouped": Grouped,
+    "on_timer": OnTimer,
     "early": EarlyEmitting,
     "incremental": Incremental,
     "revising": Revising,
@@ -85,6 +87,7 @@ class Capabilities:
     viewed: Viewed | None = field(init=False)
     timed: Timed | None = field(init=False)
     grouped: Grouped | None = field(init=False)
+    on_timer: OnTimer | None = field(init=False)
     early: EarlyEmitting | None = field(init=False)
     incremental: Incremental | None = field(init=False)
     revising: Revising | None = field(init=False)

@@ -48,7 +48,7 @@ class Emission:
         fresh: state that changed in this timestep. Raises UserFunctionError.
         """
         can, clock = self.program.can, arrivals.clock
-        awaited = can.due_range(clock)
+        awaited = None if can.on_timer is not None else can.due_range(clock)
         if awaited is None and clock.since is not None:
             awaited = clock.watermark, clock.watermark
         own = applied.output, applied.output_hashes

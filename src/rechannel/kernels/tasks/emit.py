@@ -14,7 +14,15 @@ from rechannel.errors import StorageError, UserFunctionError
 from rechannel.kernels.functions.dead_letters import Dividing, Letters, divides
 from rechannel.kernels.functions.resources import WithResource
 from rechannel.kernels.functions.user_errors import placed
-from rechannel.kernels.protocol.program import CHANGES, DEAD, LATE, Branch, StageProgram, StageStep
+from rechannel.kernels.protocol.program import (
+    CHANGES,
+    DEAD,
+    LATE,
+    OUTPUT,
+    Branch,
+    StageProgram,
+    StageStep,
+)
 from rechannel.kernels.shuffle.send import Channel, Order, Sender, chunk_bytes
 from rechannel.kernels.shuffle.watermarks import EventTime, Latest, reported_inputs, watermark_blobs
 from rechannel.kernels.tasks.measure import Measures
@@ -56,6 +64,10 @@ class Emitter:
     def dead(self, letters: Letters, order: Order) -> Parcels:
         """Yield blobs made of rows that the root's operator could not handle."""
         yield from self._dead(self.program.root, letters, order)
+
+    def side_output(self, name: str, batch: pa.RecordBatch, order: Order) -> Parcels:
+        """Yield blobs made of a side output of the root's operator."""
+        yield from self._aside(self.program.root, OUTPUT + name, batch, order)
 
     def changes(self, batch: pa.RecordBatch, order: Order) -> Parcels:
         """Yield blobs made of the changelog of the root's operator."""
@@ -137,7 +149,7 @@ class Emitter:
                 yield from self._dead(below, letters, at)
 
     def _aside(self, branch: Branch, side: str, batch: pa.RecordBatch, order: Order) -> Parcels:
-        """Yield blobs made of late rows or dead letters of a branch."""
+        """Yield blobs made of rows that leave a branch beside its own."""
         for below in branch.branches:
             if below.side == side:
                 yield from self._down(below, batch, order)

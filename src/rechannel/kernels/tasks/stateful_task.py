@@ -39,6 +39,7 @@ from rechannel.kernels.tasks.parts import Demand, Part, parts_of
 from rechannel.kernels.tasks.report import HotKey, SparkTask, StateReport, TaskReport, report_blob
 from rechannel.kernels.tasks.storing import Storing, all_of
 from rechannel.kernels.tasks.task_view import Heaviest, Viewed, is_sided
+from rechannel.kernels.tasks.waking import Waking
 from rechannel.model.buffers import Mask
 from rechannel.model.eventtime import NEVER, Clock, Times
 from rechannel.model.hashspace import HashArray
@@ -205,6 +206,9 @@ class StatefulTask:
         can, state = self.program.can, part.state
         measures, clock = storing.measures, storing.clock
         with measures.activity("lookup"):
+            if can.on_timer is not None:
+                waking = Waking(can, state.own, runs, measures, done.first_timers)
+                received = waking.with_due(received, clock)
             arrivals = self._arrivals(can, received, runs, clock, part.share)
         with measures.activity("process"), placed(self.program.operator, self.step.timestep):
             applied = can.logic.apply(arrivals)
@@ -236,7 +240,7 @@ class StatefulTask:
             shown, due = showing.of(arrivals, applied, fresh)
             totals = Edit(retire=retired(state.totals, state.own))
         done.edits += [storing.fresh(part, fresh, runs), totals]
-        measures.count("keys", len(received.hashes))
+        measures.count("keys", len(arrivals.hashes))
         measures.count("keys_found", _found(arrivals))
         measures.count("rows_out", shown[0].num_rows)
         if applied.late is not None:
@@ -311,7 +315,7 @@ class StatefulTask:
 def _side_outputs(
     applied: OperatorOutput, state: TaskState, emitter: Emitter
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield blobs of late rows and of dead letters, if they are read downstream."""
+    """Yield blobs of late rows, dead letters and side outputs, if they are read downstream."""
     if (
         applied.late is not None
         and applied.late.rows is not None
@@ -323,6 +327,9 @@ def _side_outputs(
         for piece in state.own.slices(applied.dead.hashes):
             letters = applied.dead.letters.slice(piece.start, piece.stop - piece.start)
             yield from emitter.dead(letters, applied.dead.hashes[piece])
+    for name, made in applied.side_outputs.items():
+        for rows, at in _pieces(*made, state):
+            yield from emitter.side_output(name, rows, at)
 
 
 def _read(state: TaskState) -> tuple[Run, ...]:

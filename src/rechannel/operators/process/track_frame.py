@@ -34,44 +34,15 @@ AnyArray = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class KeyedFrame:
-    """The keys of a task that received rows in a timestep.
-
-    keys: key columns, one row per key.
-    state: state columns as they were, one row per key; null where the key is new.
-    found: shape (keys,), whether the key had state.
-    rows: value columns of all rows, sorted by key and, within a key, by stream order.
-    starts, sizes: first row and number of rows of each key. Shape (keys,).
-    ids: key number of each row. Shape (rows,).
+class RowsFrame:
+    """Keys, and the rows that each of them received.
 
     The helpers give one numpy value per key. Nulls are skipped, as SQL does.
     """
 
     keys: pa.RecordBatch
-    state: pa.RecordBatch
-    found: Mask
     rows: pa.RecordBatch
     groups: Groups
-
-    def __repr__(self) -> str:
-        names = ", ".join(self.rows.schema.names)
-        return f"<KeyedFrame: {self.keys.num_rows} keys, {self.rows.num_rows} rows of {names}>"
-
-    @classmethod
-    def of(
-        cls,
-        *,
-        keys: pa.RecordBatch,
-        state: pa.RecordBatch,
-        found: Mask,
-        rows: pa.RecordBatch,
-        groups: Groups,
-    ) -> KeyedFrame:
-        """A frame in which state that does not count is null, whatever was stored there."""
-        if not found.all():
-            known = pa.array(np.arange(len(found)), mask=~found)
-            state = state.take(known)
-        return cls(keys=keys, state=state, found=found, rows=rows, groups=groups)
 
     @property
     def starts(self) -> IntArray:
@@ -90,10 +61,6 @@ class KeyedFrame:
 
     def __len__(self) -> int:
         return self.groups.count
-
-    def previous(self, column: str, default: Any = None) -> AnyArray:
-        """A state column as it was, with the default where the key is new. Shape (keys,)."""
-        return _numpy(_column(self.state, column), default)
 
     def count(self, column: str | None = None) -> IntArray:
         """Number of rows of each key, or of those whose value is not null."""
@@ -151,6 +118,48 @@ class KeyedFrame:
         best = self._reduce(how, _filled(values, _limit(values.type, highest=highest)))
         nothing = self.count(column) == 0
         return _numpy(pa.array(best, type=values.type, mask=nothing), default)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class KeyedFrame(RowsFrame):
+    """The keys of a task that received rows in a timestep.
+
+    keys: key columns, one row per key.
+    state: state columns as they were, one row per key; null where the key is new.
+    found: shape (keys,), whether the key had state.
+    rows: value columns of all rows, sorted by key and, within a key, by stream order.
+    starts, sizes: first row and number of rows of each key. Shape (keys,).
+    ids: key number of each row. Shape (rows,).
+
+    The helpers give one numpy value per key. Nulls are skipped, as SQL does.
+    """
+
+    state: pa.RecordBatch
+    found: Mask
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.rows.schema.names)
+        return f"<KeyedFrame: {self.keys.num_rows} keys, {self.rows.num_rows} rows of {names}>"
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        keys: pa.RecordBatch,
+        state: pa.RecordBatch,
+        found: Mask,
+        rows: pa.RecordBatch,
+        groups: Groups,
+    ) -> KeyedFrame:
+        """A frame in which state that does not count is null, whatever was stored there."""
+        if not found.all():
+            known = pa.array(np.arange(len(found)), mask=~found)
+            state = state.take(known)
+        return cls(keys=keys, state=state, found=found, rows=rows, groups=groups)
+
+    def previous(self, column: str, default: Any = None) -> AnyArray:
+        """A state column as it was, with the default where the key is new. Shape (keys,)."""
+        return _numpy(_column(self.state, column), default)
 
 
 def as_polars(keys: pa.RecordBatch, rows: pa.RecordBatch, ids: IntArray) -> pl.DataFrame:

@@ -1,0 +1,216 @@
+"""What a `process` function of one key is given beside its rows: states, timers, side outputs, the time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from rechannel.model.eventtime import ENDED, NEVER, Clock
+from rechannel.operators.process.handles import (
+    Cursor,
+    ListHandle,
+    Made,
+    MapHandle,
+    ValueHandle,
+)
+from rechannel.operators.process.states import ListState, MapState, ValueState
+from rechannel.operators.process.stored import Held, Piece, entries_of
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LAST = datetime.max.replace(tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+Handles = dict[str, ValueHandle | ListHandle | MapHandle]
+
+
+Side = tuple[list[int], list[Any]]
+"""Positions of keys, and for each a row of a side output."""
+
+
+class Timer(NamedTuple):
+    """A timer that went off. at: the time that it was set to."""
+
+    name: str
+    at: datetime
+
+
+class Timers:
+    """The timers of all keys of a call of `apply`, by position of the key: a time in microseconds by name."""
+
+    def __init__(self, held: Held, count: int) -> None:
+        self._held, self._names, self._times = held.timers()
+        self._bounds = held.bounds(self._held)
+        self._now: dict[int, dict[str, int]] = {}
+        del count
+
+    def of(self, key: int) -> dict[str, int]:
+        """Return the timers of a key, to change them."""
+        known = self._now.get(key)
+        if known is None:
+            some = slice(self._bounds[key], self._bounds[key + 1])
+            known = self._now[key] = dict(zip(self._names[some], self._times[some], strict=True))
+        return known
+
+    def are_set(self, key: int) -> bool:
+        """Whether a key has a timer."""
+        known = self._now.get(key)
+        return self._bounds[key] < self._bounds[key + 1] if known is None else bool(known)
+
+    def forget(self, key: int) -> None:
+        """Put the timers of a key back to what is stored."""
+        self._now.pop(key, None)
+
+    def pieces(self, made: Made) -> Iterator[Piece]:
+        """Yield the rows of timers that were set, and ends of those that are there no more."""
+        owners, names, times = list[int](), list[str](), list[int]()
+        ended: list[int] = []
+        for key, now in self._now.items():
+            some = range(self._bounds[key], self._bounds[key + 1])
+            before = {self._names[place]: place for place in some}
+            ended += [place for name, place in before.items() if name not in now]
+            for name, at in now.items():
+                if name not in before or self._times[before[name]] != at:
+                    owners.append(key)
+                    names.append(name)
+                    times.append(at)
+        if owners:
+            yield Piece(
+                state=None,
+                owners=np.array(owners, dtype=np.int64),
+                entries=entries_of("", pa.array(names, pa.string())),
+                untils=np.array(times, dtype=np.int64),
+            )
+        if ended:
+            yield made.held.ending(None, self._held[ended])
+
+
+class Context:
+    """The states, timers and side outputs of the key that a function is called for.
+
+    It is valid during the call. Names are those that were declared.
+    """
+
+    __slots__ = ("_clock", "_cursor", "_declared", "_handles", "_sides", "_timers")
+
+    def __init__(
+        self,
+        clock: Clock,
+        cursor: Cursor,
+        handles: Handles,
+        timers: Timers,
+        declared: Mapping[str, str],
+        sides: Mapping[str, Side],
+    ) -> None:
+        """declared: kind of time by timer."""
+        self._clock, self._cursor, self._handles = clock, cursor, handles
+        self._timers, self._declared, self._sides = timers, declared, sides
+
+    def value(self, name: str) -> ValueHandle:
+        """Return the key's value of a value state."""
+        handle = self._handles.get(name)
+        return handle if type(handle) is ValueHandle else self._refused(name, ValueState.kind)
+
+    def list(self, name: str) -> ListHandle:
+        """Return the key's list of a list state."""
+        handle = self._handles.get(name)
+        return handle if type(handle) is ListHandle else self._refused(name, ListState.kind)
+
+    def map(self, name: str) -> MapHandle:
+        """Return the key's map of a map state."""
+        handle = self._handles.get(name)
+        return handle if type(handle) is MapHandle else self._refused(name, MapState.kind)
+
+    def set_timer(self, name: str, at: datetime) -> None:
+        """Have a timer of the key go off at a time; one of the same name that is set already is set to this time.
+
+        A time without a zone is in UTC. A time that has passed is due at once.
+        """
+        self._known(name)
+        moment = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+        self._timers.of(self._cursor.key)[name] = (moment - EPOCH) // _MICROSECOND
+
+    def clear_timer(self, name: str) -> None:
+        """Take back a timer of the key, if it is set."""
+        self._known(name)
+        self._timers.of(self._cursor.key).pop(name, None)
+
+    def timer(self, name: str) -> datetime | None:
+        """Return the time that a timer of the key is set to; None if it is not set."""
+        self._known(name)
+        at = self._timers.of(self._cursor.key).get(name)
+        return None if at is None else moment_of(at)
+
+    def side_output(self, name: str, row: Any) -> None:
+        """Put a row into a side output: as a tuple, as a dict, or as a value if one column is declared."""
+        side = self._sides.get(name)
+        if side is None:
+            known = ", ".join(self._sides) or "none"
+            msg = f"there is no side output {name!r} (declared: {known}); declare it with side_outputs="
+            raise KeyError(msg)
+        side[0].append(self._cursor.key)
+        side[1].append(row)
+
+    @property
+    def watermark(self) -> datetime | None:
+        """The watermark of this timestep; the last moment there is when no more rows come.
+
+        None before any event time was seen, and where timers go by processing time.
+        """
+        at = self._clock.watermark
+        none = at == NEVER or "processing" in self._declared.values()
+        return None if none else moment_of(at)
+
+    @property
+    def processing_time(self) -> datetime:
+        """The time of this timestep."""
+        return moment_of(self._clock.stream_ms * 1_000)
+
+    def _known(self, name: str) -> None:
+        if name not in self._declared:
+            known = ", ".join(self._declared) or "none"
+            msg = f"there is no timer {name!r} (declared: {known}); declare it with timers="
+            raise KeyError(msg)
+
+    def _refused(self, name: str, kind: str) -> Any:
+        found = self._handles.get(name)
+        if found is None:
+            known = ", ".join(self._handles) or "none"
+            msg = f"there is no state {name!r} (declared: {known}); declare it with states="
+            raise KeyError(msg)
+        words = {ValueHandle: "value", ListHandle: "list", MapHandle: "map"}
+        word = words[type(found)]
+        msg = f"{name!r} is a {word} state, not a {kind} state; use context.{word}({name!r})"
+        raise TypeError(msg)
+
+
+def moment_of(at: int) -> datetime:
+    """Return a time in microseconds as a datetime; the last one there is for later times."""
+    try:
+        return LAST if at == ENDED else EPOCH + timedelta(microseconds=at)
+    except OverflowError:
+        return LAST
+
+
+def handles_of(states: Mapping[str, Any], cursor: Cursor, held: Held, count: int) -> Handles:
+    """Return a handle for each state. count: number of keys."""
+    kinds: dict[str, Any] = {"value": ValueHandle, "list": ListHandle, "map": MapHandle}
+    return {
+        name: kinds[state.kind](name, state, cursor, held, count) for name, state in states.items()
+    }
+
+
+def pieces_of(
+    handles: Handles, timers: Timers, made: Made, keys: Sequence[Any], chosen: Sequence[int]
+) -> Iterator[Piece]:
+    """Yield the rows of all that was written for some keys, and of all timers. Raises UserFunctionError."""
+    places = [0] * len(keys)
+    for handle in handles.values():
+        if isinstance(handle, ListHandle):
+            yield from handle.pieces(made, keys, chosen, places)
+        else:
+            yield from handle.pieces(made, keys, chosen)
+    yield from timers.pieces(made)

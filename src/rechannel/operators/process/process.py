@@ -1,0 +1,298 @@
+"""`process` with one call per key: a Python function that emits any rows, with states and timers of the key.
+
+What happens to a key in a timestep. In the order of the stream, all its rows come first, in one call; then its timers
+go off that the watermark has passed, by their time and name. In the order of event time (`on`), the rows of one time
+come in one call, and before them the timers go off that are not later: so what becomes of a key is the same however its
+rows are cut into timesteps, also if all of them come in one. A timer that is set to a time that has passed goes off
+next.
+
+Either all of that counts or, if the function fails for the rows, nothing, but for the timers, which then go off as if
+no row had come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import GeneratorType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rechannel.errors import UserFunctionError
+from rechannel.kernels.columnar.columns import Columns
+from rechannel.kernels.functions.dead_letters import divides, error_text, misfits
+from rechannel.kernels.functions.python_rows import (
+    Label,
+    LazyColumns,
+    Rows,
+    check_tuples,
+    columns_of,
+    python_keys,
+)
+from rechannel.kernels.functions.row_functions import as_tuple
+from rechannel.kernels.functions.user_errors import function_name, user_error
+from rechannel.kernels.protocol.bases import column_of, held_by
+from rechannel.kernels.protocol.logic import OperatorInput, OperatorOutput
+from rechannel.kernels.shuffle.watermarks import micros
+from rechannel.model.buffers import IntArray
+from rechannel.operators.process.context import (
+    Context,
+    Handles,
+    Side,
+    Timer,
+    Timers,
+    handles_of,
+    moment_of,
+    pieces_of,
+)
+from rechannel.operators.process.handles import Cursor, Made
+from rechannel.operators.process.processing import Processing
+from rechannel.operators.process.stored import Held, Piece
+
+Process = Callable[[Any, Rows, Context], Any]
+"""(key, rows, context) -> rows to emit, or None for none."""
+
+OnTimer = Callable[[Any, Timer, Context], Any]
+"""(key, timer that went off, context) -> rows to emit, or None for none."""
+
+MOST_TIMERS = 1_000_000
+"""Timers of a key that may go off in a timestep: a function that sets one for now whenever one goes off never ends."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ProcessLogic(Processing):
+    """One Python function per key: a `StatefulLogic`."""
+
+    function: Process
+    on_timer: OnTimer | None = None
+
+    def apply(self, arrivals: OperatorInput) -> OperatorOutput:
+        """Call the functions. Raises UserFunctionError naming the key."""
+        failed: dict[int, str] = {}
+        while True:
+            calls = _Calls.of(self, arrivals, failed)
+            calls.make()
+            try:
+                return calls.output()
+            except UserFunctionError:
+                if not divides(self):
+                    raise
+                # Nothing tells which key it is of but trying: then everything is called again without them.
+                tried = [key for key in range(arrivals.groups.count) if key not in calls.failed]
+                unfit = misfits(tried, calls.fitting)
+                if not unfit:
+                    raise
+                failed = {**calls.failed, **unfit}
+
+
+@dataclass(kw_only=True)
+class _Calls:
+    """The calls of one `apply`. keys: as Python values. failed: what was wrong, by key, where the function failed."""
+
+    logic: ProcessLogic
+    arrivals: OperatorInput
+    failed: dict[int, str]
+    keys: list[Any]
+    held: Held
+    cursor: Cursor
+    handles: Handles
+    timers: Timers
+    sides: dict[str, Side]
+    rows: list[Any] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    """How many rows there are after each key."""
+
+    @classmethod
+    def of(cls, logic: ProcessLogic, arrivals: OperatorInput, failed: dict[int, str]) -> _Calls:
+        """Prepare the calls for all keys. Raises UserFunctionError for a key that Python cannot represent."""
+        count, cursor = arrivals.groups.count, Cursor()
+        held = Held(logic.layout, held_by(arrivals), count)
+        unheld: dict[int, str] = {}
+        keys = python_keys(arrivals.keys, logic.keys.names, count, unheld)
+        if unheld and not divides(logic):
+            key, why = min(unheld.items())
+            msg = f"{function_name(logic.function)} cannot be called for key {keys[key]!r}: {why}"
+            raise UserFunctionError(msg)
+        return cls(
+            logic=logic,
+            arrivals=arrivals,
+            failed={**failed, **unheld},
+            keys=keys,
+            held=held,
+            cursor=cursor,
+            handles=handles_of(logic.states, cursor, held, count),
+            timers=Timers(held, count),
+            sides={name: ([], []) for name in logic.sides},
+        )
+
+    def make(self) -> None:
+        """Call the functions for all keys. Raises UserFunctionError."""
+        logic, arrivals, cursor, ends = self.logic, self.arrivals, self.cursor, self.ends
+        context = Context(
+            arrivals.clock, cursor, self.handles, self.timers, logic.timers, self.sides
+        )
+        columns = LazyColumns(arrivals.values, tuple(logic.value_schema.names))
+        starts, stops = arrivals.groups.starts.tolist(), arrivals.groups.ends.tolist()
+        pieces = self._pieces() if logic.on is not None and logic.by_event_time else None
+        function, rows, until = logic.function, self.rows, arrivals.clock.watermark
+        timed = bool(logic.timers) and logic.on_timer is not None
+        for at, key, start, stop in zip(range(len(starts)), self.keys, starts, stops, strict=True):
+            cursor.key = at
+            if start < stop and at not in self.failed:
+                try:
+                    if pieces is None:
+                        made = function(key, Rows(columns, start, stop), context)
+                        if made is not None:
+                            rows += made if type(made) is list else _rows_in(made)
+                    else:
+                        for begin, end, time in pieces[at]:
+                            self._fire(key, time, context)
+                            made = function(key, Rows(columns, begin, end), context)
+                            if made is not None:
+                                rows += _rows_in(made)
+                except Exception as error:
+                    self._failed(error)
+            if timed:
+                self._fire(key, until, context)
+            ends.append(len(rows))
+
+    def _pieces(self) -> list[list[tuple[int, int, int]]]:
+        """Return, for every key, where the rows of each event time begin and end, and the time."""
+        groups = self.arrivals.groups
+        schemas = self.logic.keys, self.logic.value_schema
+        times, _ = micros(column_of(self.logic.on or "", self.arrivals, schemas))
+        new = np.ones(groups.rows, dtype=np.bool_)
+        new[1:] = (times[1:] != times[:-1]) | (groups.ids[1:] != groups.ids[:-1])
+        begins = np.flatnonzero(new)
+        found: list[list[tuple[int, int, int]]] = [[] for _ in range(groups.count)]
+        each = zip(
+            groups.ids[begins].tolist(),
+            begins.tolist(),
+            np.append(begins[1:], groups.rows)[: len(begins)].tolist(),
+            times[begins].tolist(),
+            strict=True,
+        )
+        for owner, begin, end, time in each:
+            found[owner].append((begin, end, time))
+        return found
+
+    def _fire(self, key: Any, until: int, context: Context) -> None:
+        """Let timers of a key go off that are not later than a time, one after the other. Raises UserFunctionError."""
+        at, timers, function = self.cursor.key, self.timers, self.logic.on_timer
+        if function is None or not timers.are_set(at):
+            return
+        now, name = timers.of(at), ""
+        for _ in range(MOST_TIMERS):
+            due = min(((when, name) for name, when in now.items() if when <= until), default=None)
+            if due is None:
+                return
+            name = due[1]
+            del now[name]
+            timer = Timer(name, moment_of(due[0]))
+            try:
+                made = function(key, timer, context)
+                if made is not None:
+                    self.rows += _rows_in(made)
+            except Exception as error:
+                what = f"{function_name(function)} for timer {name!r} of key {key!r}"
+                raise user_error(what, error) from error
+        msg = (
+            f"{function_name(function)} for key {key!r}: {MOST_TIMERS:,} timers went off in one timestep, the last one"
+            f" was {name!r}. At the end of a batch all timers go off at once, so one that is set again whenever it"
+            " does never ends: set it only if rows came since"
+        )
+        raise UserFunctionError(msg)
+
+    def _failed(self, error: Exception) -> None:
+        """Put the key back that the cursor is at. Raises UserFunctionError where there are no dead letters."""
+        at, key = self.cursor.key, self.keys[self.cursor.key]
+        if not divides(self.logic) or isinstance(error, MemoryError):
+            what = f"{function_name(self.logic.function)} for key {key!r}"
+            raise user_error(what, error) from error
+        self.failed[at] = error_text(error)
+        for handle in self.handles.values():
+            handle.forget(at)
+        self.timers.forget(at)
+        del self.rows[self.ends[-1] if self.ends else 0 :]
+        for owners, made in self.sides.values():
+            while owners and owners[-1] == at:
+                del owners[-1], made[-1]
+
+    # What comes of them -------------------------------------------------------------------------------------------
+
+    def output(self) -> OperatorOutput:
+        """Return all that the functions made. Raises UserFunctionError for what does not fit its columns."""
+        logic, arrivals = self.logic, self.arrivals
+        counts: IntArray = np.diff(np.array(self.ends, dtype=np.int64), prepend=0)
+        owners = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+        shown, hashes = self._emitted(owners, self.rows, logic.fields)
+        aside = {
+            name: self._emitted(np.array(of, dtype=np.int64), made, logic.sides[name])
+            for name, (of, made) in self.sides.items()
+            if made
+        }
+        return OperatorOutput(
+            state=[],
+            dropped=None,
+            output=shown,
+            output_hashes=hashes,
+            dead=logic.dead(arrivals, self.failed),
+            side_outputs=aside,
+            changed=logic.layout.changed(arrivals, self._written(range(len(self.keys)))),
+        )
+
+    def fitting(self, chosen: Sequence[int]) -> None:
+        """Raise UserFunctionError if what was made for some keys does not fit its columns."""
+        some = set(chosen)
+        self._written(chosen)
+        borders = [0, *self.ends]
+        of = [(key, row) for key in chosen for row in self.rows[borders[key] : borders[key + 1]]]
+        self._emitted(np.array([key for key, _ in of]), [row for _, row in of], self.logic.fields)
+        for name, side in self.sides.items():
+            pairs = [(key, row) for key, row in zip(*side, strict=True) if key in some]
+            rows = [row for _, row in pairs]
+            self._columns(rows, [key for key, _ in pairs], self.logic.sides[name])
+
+    def _written(self, chosen: Sequence[int]) -> list[Piece]:
+        clock = self.arrivals.clock
+        made = Made(
+            timestep=self.arrivals.timestep,
+            now_us=clock.stream_ms * 1_000,
+            held=self.held,
+            whose=function_name(self.logic.function),
+        )
+        return list(pieces_of(self.handles, self.timers, made, self.keys, chosen))
+
+    def _emitted(self, owners: IntArray, rows: list[Any], fields: pa.Schema) -> Any:
+        columns = self._columns(rows, owners, fields)
+        return self.logic.emitted(self.arrivals, owners.astype(np.int64), columns, fields)
+
+    def _columns(
+        self, rows: list[Any], owners: Sequence[int] | IntArray, fields: pa.Schema
+    ) -> Columns:
+        name = function_name(self.logic.function)
+
+        def what(row: int) -> str:
+            return f"a row that {name} emitted for key {self.keys[owners[row]]!r}"
+
+        return columns_from(rows, fields, name, what)
+
+
+def columns_from(rows: list[Any], fields: pa.Schema, name: str, what: Label) -> Columns:
+    """Return rows that a function made as columns: tuples, dicts, or values if there is one column."""
+    if any(not issubclass(kind, tuple) for kind in set(map(type, rows))):
+        rows = [as_tuple(row, fields, name) for row in rows]
+    check_tuples(rows, fields, what)
+    return columns_of(rows, fields, what)
+
+
+def _rows_in(made: Any) -> Any:
+    """Return the rows that a function returned, to iterate over. Raises TypeError for a single one."""
+    if type(made) is GeneratorType:
+        return made
+    if isinstance(made, str | bytes | Mapping) or not hasattr(made, "__iter__"):
+        msg = f"it returned {made!r}: yield rows, or return a list of them, or None"
+        raise TypeError(msg)
+    return made
