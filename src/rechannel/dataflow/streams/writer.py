@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
 from typing import Any
 
+from rechannel.dataflow.graph.durations import Duration, microseconds
 from rechannel.dataflow.graph.naming import (
     DerivedName,
     FreeName,
@@ -19,6 +20,8 @@ from rechannel.dataflow.graph.naming import (
 from rechannel.dataflow.graph.nodes import Node, Sink
 from rechannel.dataflow.shown import columns_of, picture_of
 from rechannel.errors import DataflowError
+from rechannel.sinks.dataset.outlet import DatasetOutlet
+from rechannel.sinks.dataset.wanted import Wanted
 from rechannel.sinks.delta.outlet import DeltaOutlet
 from rechannel.sinks.failure import OnFailure, Then
 from rechannel.sinks.iceberg.outlet import IcebergOutlet
@@ -110,6 +113,54 @@ class Writer:
     def format(self, format: str) -> FormatWriter:  # noqa: A002 - Spark's own word
         """Write files of any format that Spark writes: `format("avro").options(...).save(path)`."""
         return FormatWriter(writer=self, format=format)
+
+    def dataset(  # noqa: PLR0913 - what users may want of files
+        self,
+        path: Path,
+        *,
+        keys: str | Sequence[str] = (),
+        changes: str = "",
+        partitions: str | Sequence[str] = (),
+        metadata: str | Sequence[str] = (),
+        file_bytes: int = 128 << 20,
+        file_rows: int | None = None,
+        keep: Duration = "1 hour",
+        compact: int = 32 << 20,
+        compression: str = "zstd",
+        name: str | None = None,
+    ) -> Flow:
+        """Write Parquet files that a manifest names, exactly once; small files become large ones while the job runs.
+
+        Readers take one version of the manifest, with `rc.read_output(path)`: the output up to a timestep, which stays
+        readable while the job goes on.
+
+        Args:
+            path: a directory, or a URL of an object store.
+            keys: a row takes the place of the one with its keys; () = rows are appended.
+            changes: column of changes, of a stream.changelog(): a key that is gone is removed; "" = rows are no
+                changes.
+            partitions: columns by whose values rows get into files of their own; with keys, some of these.
+            metadata: columns that rows get besides: "timestep", "digest" (of what the timestep was made of),
+                "published_at".
+            file_bytes: of a file, about.
+            file_rows: of a file at most; None = any number.
+            keep: how long files stay for readers once others have replaced them.
+            compact: bytes per second that are read to make large files of small ones; 0 = files stay as they are.
+            compression: zstd, snappy, lz4, gzip or none.
+        """
+        wanted = Wanted(
+            keys=named(keys),
+            changes=changes,
+            partitions=named(partitions),
+            metadata=named(metadata),
+            target=file_bytes,
+            rows=file_rows,
+            keep_ms=microseconds(keep, "keep") // 1_000,
+            rate=compact,
+            compression=compression,
+        )
+        outlet = DatasetOutlet(path=fspath(path), wanted=wanted)
+        return self.to(outlet, DerivedName(f"dataset-{files_name(outlet.path)}"), name=name)
 
     def memory(self, table: str, *, name: str | None = None) -> Flow:
         """Keep all rows as a table in the driver's memory, for tests and notebooks: `job.memory(table)`."""
