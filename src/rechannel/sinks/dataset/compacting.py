@@ -124,7 +124,7 @@ class Compaction:
         before = self._now() - known.keep_ms
         removed, oldest = 0, known.oldest
         for number in numbers(self.store):
-            if number >= known.version:
+            if number > known.version or (number == known.version and not known.removed):
                 break
             if number < known.oldest:
                 self.store.delete(version_key(number))

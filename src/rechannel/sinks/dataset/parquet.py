@@ -112,12 +112,14 @@ class Files:
     def add_to(self, part: str, batch: pa.RecordBatch) -> None:
         """Append rows of one partition."""
         most = self._shape.rows or batch.num_rows
+        # Pieces of half a file, before they are compressed: else a batch of any size would be one file.
+        apiece = max(1, batch.num_rows * self._shape.target // max(1, 2 * batch.nbytes))
         start = 0
         while start < batch.num_rows:
             file = self._open.get(part)
             if file is None:
                 file = self._open[part] = _Open(self._shape, part)
-            piece = batch.slice(start, min(BATCH_ROWS, max(1, most - file.rows)))
+            piece = batch.slice(start, min(BATCH_ROWS, apiece, max(1, most - file.rows)))
             file.add(piece)
             start += piece.num_rows
             if file.size >= self._shape.target:

@@ -18,10 +18,10 @@ from rechannel.sinks.dataset.columns import decoded
 from rechannel.sinks.dataset.keyed import GONE, TIMESTEP, counting, run_schema
 from rechannel.sinks.dataset.manifest import NOTHING_YET, DataFile, Manifest
 from rechannel.sinks.dataset.parquet import batches_of
-from rechannel.sinks.dataset.stores import address_of, store_at
+from rechannel.sinks.dataset.stores import address_of, linked, store_at
 from rechannel.sinks.dataset.versions import files_of, newest, read_version
 from rechannel.sinks.dataset.where import chosen
-from rechannel.state.store import Backing
+from rechannel.state.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +38,7 @@ class Output:
     manifest: Manifest = field(repr=False)
     named: tuple[DataFile, ...] = field(repr=False)
     """Its files."""
-    store: Backing = field(repr=False)
+    store: Store = field(repr=False)
 
     @property
     def version(self) -> int:
@@ -116,10 +116,14 @@ class Output:
 
         if not self.named or not self.is_plain:
             return pl.LazyFrame(self.table())
-        frame = pl.scan_parquet(
-            self.files, hive_partitioning=False, missing_columns="insert", extra_columns="ignore"
+        columns = pl.DataFrame(self.schema.empty_table()).schema
+        return pl.scan_parquet(
+            self.files,
+            schema=columns,
+            hive_partitioning=False,
+            missing_columns="insert",
+            extra_columns="ignore",
         )
-        return frame.select(self.schema.names)
 
     def pandas(self) -> pd.DataFrame:
         """Return a pandas DataFrame."""
@@ -142,6 +146,16 @@ class Output:
         newest = F.max_by(F.struct(*rows.columns), F.col(TIMESTEP)).alias("_rc_row")
         last = rows.groupBy(*self.keys).agg(newest).select("_rc_row.*")
         return last.where(~F.col(GONE)).drop(TIMESTEP, GONE)
+
+    def link(self, folder: str | os.PathLike[str]) -> str:
+        """Make a new folder with its files, for tools that read nothing but folders. Returns the folder.
+
+        Files are hard links where that is possible, else copies. Raises NotReadyError as `files` does, RefusedError if
+        the folder exists.
+        """
+        return linked(
+            self.store, [each.key for each in self.named if self.files], os.fspath(folder)
+        )
 
     def duckdb(self) -> str:
         """Return a query in DuckDB's SQL that has its rows: `duckdb.sql(output.duckdb())`."""
@@ -174,22 +188,32 @@ def read_output(
 
     Raises NotReadyError if there is no such version, RefusedError for a column that is none of the partitions.
     """
-    where_it_is = os.fspath(path)
-    store = store_at(where_it_is)
+    at = os.fspath(path)
+    return output_of(store_at(at), at, version=version, where=where)
+
+
+def output_of(
+    store: Store,
+    path: str,
+    *,
+    version: int | None = None,
+    where: Mapping[str, object] | None = None,
+) -> Output:
+    """Return the output in a store. See `read_output`. path: as errors name it, and as other tools find the files."""
     try:
         found = newest(store) if version is None else read_version(store, version)
     except MissingFileError as error:
-        msg = f"{where_it_is} has no version {version} of a manifest any more, or not yet"
+        msg = f"{path} has no version {version} of a manifest any more, or not yet"
         raise NotReadyError(msg) from error
     if found is None:
         msg = (
-            f"{where_it_is} has no manifest: nothing was written there with write.dataset(...) yet. Directories"
-            " of timesteps that other sinks write can be read as they are"
+            f"{path} has no manifest: nothing was written there with write.dataset(...) yet. Directories of"
+            " timesteps, which other sinks write, can be read as they are"
         )
         raise NotReadyError(msg)
     _check(where, found)
     files = tuple(each for each in files_of(store, found) if not where or chosen(each.part, where))
-    return Output(path=where_it_is.rstrip("/"), manifest=found, named=files, store=store)
+    return Output(path=path.rstrip("/"), manifest=found, named=files, store=store)
 
 
 def _check(where: Mapping[str, object] | None, manifest: Manifest) -> None:
