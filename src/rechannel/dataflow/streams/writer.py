@@ -27,6 +27,7 @@ from rechannel.sinks.failure import OnFailure, Then
 from rechannel.sinks.iceberg.outlet import IcebergOutlet
 from rechannel.sinks.kafka.outlet import KafkaOutlet
 from rechannel.sinks.keyed_rows import named
+from rechannel.sinks.openfiles import FileSize
 from rechannel.sinks.outlet import Outlet
 from rechannel.sinks.outlets import (
     BatchWriter,
@@ -348,6 +349,7 @@ class FormatWriter:
     settings: Mapping[str, str] = field(default_factory=dict)
     partitions: tuple[str, ...] = ()
     column: str = "timestep"
+    size: FileSize = field(default_factory=FileSize)
 
     def timesteps_as(self, column: str) -> FormatWriter:
         """Name the directories of timesteps `<column>=<number>` in place of `timestep=<number>`."""
@@ -365,6 +367,13 @@ class FormatWriter:
         """
         return replace(self, partitions=columns)
 
+    def file_size(self, *, rows: int | None = None, bytes: int | None = None) -> FormatWriter:  # noqa: A002
+        """Begin another file when one has so many rows, or about so many bytes (not with Spark's writers).
+
+        For few large files in place of many small ones, see `dataset`.
+        """
+        return replace(self, size=FileSize(rows=rows, bytes=bytes))
+
     def save(self, path: Path, *, name: str | None = None) -> Flow:
         """Write under a path. Raises UnknownColumnError, DataflowError for columns that cannot be directories."""
         outlet = FileOutlet(
@@ -373,6 +382,7 @@ class FormatWriter:
             options=self.settings,
             partitions=self.partitions,
             column=self.column,
+            size=self.size,
         )
         derived = DerivedName(f"{plain(self.format)}-{files_name(outlet.path)}")
         return self.writer.to(outlet, derived, name=name)
