@@ -25,6 +25,8 @@ GROUP_BYTES = 32 << 20
 """Arrow bytes of a row group: what is held of a file before it is compressed."""
 MOST_HELD = 256 << 20
 """Bytes that all open files hold together."""
+MOST_OPEN = 1024
+"""Open files. A partition whose file was written continues in another one."""
 BATCH_ROWS = 1 << 16
 
 
@@ -142,7 +144,10 @@ class Files:
                 self._store.delete(each.key)
 
     def _bound(self) -> None:
-        while sum(file.size for file in self._open.values()) > MOST_HELD:
+        while (
+            len(self._open) > MOST_OPEN
+            or sum(file.size for file in self._open.values()) > MOST_HELD
+        ):
             self._write(max(self._open, key=lambda part: self._open[part].size))
 
     def _write(self, part: str) -> None:
