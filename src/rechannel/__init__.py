@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from rechannel.profiling.api import compare_profiles, profile, profile_session
     from rechannel.running import Reconfiguration, RunningJob
     from rechannel.settings import Settings
+    from rechannel.sinks.dataset.reading import read_output
     from rechannel.state.stores.local import Durability
 
 _HOMES = {
@@ -70,6 +71,7 @@ _HOMES = {
     "profile": "rechannel.profiling.api",
     "profile_session": "rechannel.profiling.api",
     "read": "rechannel.dataflow.streams.reader",
+    "read_output": "rechannel.sinks.dataset.reading",
     "run_batch": "rechannel.batch",
     "scaling_advice": "rechannel.advising.api",
     "session": "rechannel.engine.spark.session.session",
@@ -149,6 +151,7 @@ __all__ = [
     "profile",
     "profile_session",
     "read",
+    "read_output",
     "run_batch",
     "scaling_advice",
     "session",

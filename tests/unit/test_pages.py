@@ -22,6 +22,7 @@ from tests.pages import DOCS, run_page
         ("changing-a-stream", 5),
         ("controllers", 11),
         ("cookbook", 21),
+        ("datasets", 2),
         ("event-time", 9),
         ("from-bytewax", 2),
         ("joins", 9),

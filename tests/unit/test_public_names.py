@@ -36,6 +36,7 @@ ROOT = [
     "profile",
     "profile_session",
     "read",
+    "read_output",
     "run_batch",
     "scaling_advice",
     "session",

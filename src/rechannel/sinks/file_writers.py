@@ -39,7 +39,7 @@ def file_writer(outlet: FileOutlet, context: SinkContext) -> FileWriter:
         msg = f"{outlet.path} needs a Spark session; without one, files are written to local paths"
         raise DataflowError(msg)
     writer = arrow_writer if spark is None else spark_writer
-    write = writer(outlet.format, outlet.options, outlet.partitions)
+    write = writer(outlet.format, outlet.options, outlet.partitions, outlet.size)
     return FileWriter(
         root=root,
         owner=f"{context.job}.{context.name}",

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from rechannel.errors import DataflowError
 from rechannel.sinks.files import WriteRows, missing
 from rechannel.sinks.jsonlines import JsonLines
-from rechannel.sinks.openfiles import BatchFile, OpenFiles
+from rechannel.sinks.openfiles import ANY_SIZE, BatchFile, FileSize, OpenFiles
 from rechannel.sinks.partitioned import parts_of
 from rechannel.sinks.writer import Rows
 from rechannel.state.stores.refusals import refusal
@@ -105,11 +105,12 @@ def arrow_writer(
     format: str,  # noqa: A002 - Spark's word
     options: Mapping[str, str],
     partitions: Sequence[str] = (),
+    size: FileSize = ANY_SIZE,
 ) -> WriteRows:
     """Return a function that writes rows as one file (one per partition) without Spark: parquet,
     json or csv.
 
-    partitions: columns that become directories. Raises DataflowError for other formats, and for
+    partitions: columns that become directories. size: of files. Raises DataflowError for other formats, and for
     options that only Spark's writer knows.
     """
     kinds: dict[str, tuple[str, set[str], Callable[..., Any]]] = {
@@ -136,6 +137,7 @@ def arrow_writer(
             partitions,
             f"part-{{:05d}}.{suffix}",
             lambda f: open_file(f, pa.schema(own), **options),
+            size,
         )
 
     return write
@@ -158,13 +160,14 @@ def _write(
     partitions: Sequence[str],
     name: str,
     open_file: Callable[[str], BatchFile],
+    size: FileSize,
 ) -> int:
     written = 0
-    with storing("write", path), OpenFiles(path, name, open_file) as files:
+    with storing("write", path), OpenFiles(path, name, open_file, size=size) as files:
         for batch in rows.batches():
             parts = parts_of(batch, partitions) if partitions else [("", batch)]
             for where, part in parts:
-                files.of(where).write_batch(part)
+                files.write(where, part)
             written += batch.num_rows
     return written
 

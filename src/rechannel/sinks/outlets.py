@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from rechannel.errors import DataflowError
 from rechannel.sinks.batch import Batch
+from rechannel.sinks.openfiles import FileSize
 from rechannel.sinks.outlet import Outlet, SinkContext
 from rechannel.sinks.writer import SinkWriter
 
@@ -34,6 +35,8 @@ class FileOutlet(Outlet):
     """Columns whose values become directories in that of the timestep, and which are not in the
     files.
     """
+    size: FileSize = field(default_factory=FileSize)
+    """Of files."""
     column: str = "timestep"
     """The name under which readers see the timestep; its directories are `<column>=<number>`."""
 

@@ -16,21 +16,27 @@ _ENCODED = {code: f"%{code:02X}" for code in (*range(1, 0x20), 0x7F, *map(ord, "
 character. Others, such as umlauts, are unchanged."""
 
 
-def parts_of(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Yield (directory, its rows without those columns), ordered by value; rows keep their order."""
-    rest = batch.select([name for name in batch.schema.names if name not in columns])
+def parts_of(
+    batch: pa.RecordBatch, columns: Sequence[str], *, keep: bool = False
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Yield (directory, its rows without those columns), ordered by value; rows keep their order.
+
+    keep: whether rows keep those columns, too.
+    """
+    names = [name for name in batch.schema.names if keep or name not in columns]
+    rest = batch.select(names)
     codes = np.zeros(batch.num_rows, dtype=np.int64)
-    names: list[str] = [""]
+    paths: list[str] = [""]
     for column in columns:
         values = _texts(batch.column(column)).dictionary_encode()
         own = [f"{_name(column)}={_name(v)}" for v in values.dictionary.to_pylist()]
         codes = codes * len(own) + values.indices.to_numpy()
         used, codes = np.unique(codes, return_inverse=True)
-        names = [f"{names[code // len(own)]}/{own[code % len(own)]}" for code in used.tolist()]
+        paths = [f"{paths[code // len(own)]}/{own[code % len(own)]}" for code in used.tolist()]
     order = np.argsort(codes, kind="stable")
-    ends = np.searchsorted(codes[order], np.arange(len(names) + 1))
-    for name, start, stop in zip(names, ends[:-1], ends[1:], strict=True):
-        yield name[1:], rest.take(pa.array(order[start:stop]))
+    ends = np.searchsorted(codes[order], np.arange(len(paths) + 1))
+    for path, start, stop in zip(paths, ends[:-1], ends[1:], strict=True):
+        yield path[1:], rest.take(pa.array(order[start:stop]))
 
 
 def _texts(column: pa.Array) -> pa.Array:

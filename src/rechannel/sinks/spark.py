@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from rechannel.errors import DataflowError, NotPermittedError, SessionError, StorageError
 from rechannel.sinks.files import WriteRows, missing
+from rechannel.sinks.openfiles import ANY_SIZE, FileSize
 from rechannel.sinks.writer import Rows
 
 if TYPE_CHECKING:
@@ -36,10 +37,16 @@ def spark_writer(
     format: str,  # noqa: A002 - Spark's word
     options: Mapping[str, str],
     partitions: Sequence[str] = (),
+    size: FileSize = ANY_SIZE,
 ) -> WriteRows:
     """Return a function that writes rows with Spark's own writer of a format. partitions: columns
-    that become directories.
+    that become directories. size: of files. Raises DataflowError for bytes, which Spark's writers do not count.
     """
+    if size.bytes is not None:
+        msg = "file_size: Spark's writers count rows alone: give rows=, or write.dataset(path, file_bytes=)"
+        raise DataflowError(msg)
+    if size.rows is not None:
+        options = {**options, "maxRecordsPerFile": str(size.rows)}
 
     def write(rows: Rows, path: str) -> int:
         from pyspark.sql import Observation

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 
+from rechannel.errors import DataflowError
 from rechannel.sinks.local import arrow_writer
-from rechannel.sinks.openfiles import MOST, OpenFiles
+from rechannel.sinks.openfiles import MOST, FileSize, OpenFiles
+from rechannel.sinks.spark import spark_writer
 from rechannel.sinks.writer import Rows
 
 
@@ -75,3 +78,30 @@ def test_more_partitions_than_open_files_are_written(tmp_path):
     for value in range(count):
         lines = [f.read_text() for f in (tmp_path / "out" / f"p={value}").iterdir()]
         assert "".join(lines) == f'{{"v": {value}}}\n' * 2
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "json"])
+def test_files_have_at_most_so_many_rows_and_about_so_many_bytes(tmp_path, kind):
+    schema = pa.schema([("p", pa.int64()), ("n", pa.int64())])
+    numbers = range(5_000)
+    columns = {"p": [n % 2 for n in numbers], "n": [hash(str(n)) for n in numbers]}
+    batch = pa.RecordBatch.from_pydict(columns, schema)
+    rows = Rows(frame=None, tables=lambda: iter([batch, batch]), schema=schema)
+    for size in (FileSize(rows=700), FileSize(bytes=20_000)):
+        out = tmp_path / f"{size}"
+        assert arrow_writer(kind, {}, ["p"], size)(rows, str(out)) == 10_000
+        files = sorted(out.glob("p=0/*"))
+        if size.rows:
+            assert len(files) == 8
+            if kind == "parquet":
+                assert [ds.dataset(each).count_rows() for each in files] == [700] * 7 + [100]
+        else:
+            assert len(files) > 1
+            assert max(each.stat().st_size for each in files) < 80_000
+
+
+def test_sizes_of_files_are_checked():
+    with pytest.raises(DataflowError, match="rows must be at least 1"):
+        FileSize(rows=0)
+    with pytest.raises(DataflowError, match="Spark's writers count rows alone"):
+        spark_writer("parquet", {}, (), FileSize(bytes=1_000))

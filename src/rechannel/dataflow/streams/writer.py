@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
 from typing import Any
 
+from rechannel.dataflow.graph.durations import Duration, microseconds
 from rechannel.dataflow.graph.naming import (
     DerivedName,
     FreeName,
@@ -19,11 +20,14 @@ from rechannel.dataflow.graph.naming import (
 from rechannel.dataflow.graph.nodes import Node, Sink
 from rechannel.dataflow.shown import columns_of, picture_of
 from rechannel.errors import DataflowError
+from rechannel.sinks.dataset.outlet import DatasetOutlet
+from rechannel.sinks.dataset.wanted import Wanted
 from rechannel.sinks.delta.outlet import DeltaOutlet
 from rechannel.sinks.failure import OnFailure, Then
 from rechannel.sinks.iceberg.outlet import IcebergOutlet
 from rechannel.sinks.kafka.outlet import KafkaOutlet
 from rechannel.sinks.keyed_rows import named
+from rechannel.sinks.openfiles import FileSize
 from rechannel.sinks.outlet import Outlet
 from rechannel.sinks.outlets import (
     BatchWriter,
@@ -110,6 +114,54 @@ class Writer:
     def format(self, format: str) -> FormatWriter:  # noqa: A002 - Spark's own word
         """Write files of any format that Spark writes: `format("avro").options(...).save(path)`."""
         return FormatWriter(writer=self, format=format)
+
+    def dataset(  # noqa: PLR0913 - what users may want of files
+        self,
+        path: Path,
+        *,
+        keys: str | Sequence[str] = (),
+        changes: str = "",
+        partitions: str | Sequence[str] = (),
+        metadata: str | Sequence[str] = (),
+        file_bytes: int = 128 << 20,
+        file_rows: int | None = None,
+        keep: Duration = "1 hour",
+        compact: int = 32 << 20,
+        compression: str = "zstd",
+        name: str | None = None,
+    ) -> Flow:
+        """Write Parquet files that a manifest names, exactly once; small files become large ones while the job runs.
+
+        Readers take one version of the manifest, with `rc.read_output(path)`: the output up to a timestep, which stays
+        readable while the job goes on.
+
+        Args:
+            path: a directory, or a URL of an object store.
+            keys: a row takes the place of the one with its keys; () = rows are appended.
+            changes: column of changes, of a stream.changelog(): a key that is gone is removed; "" = rows are no
+                changes.
+            partitions: columns by whose values rows get into files of their own; with keys, some of these.
+            metadata: columns that rows get besides: "timestep", "digest" (of what the timestep was made of),
+                "published_at".
+            file_bytes: of a file, about.
+            file_rows: of a file at most; None = any number.
+            keep: how long files stay for readers once others have replaced them.
+            compact: bytes per second that are read to make large files of small ones; 0 = files stay as they are.
+            compression: zstd, snappy, lz4, gzip or none.
+        """
+        wanted = Wanted(
+            keys=named(keys),
+            changes=changes,
+            partitions=named(partitions),
+            metadata=named(metadata),
+            target=file_bytes,
+            rows=file_rows,
+            keep_ms=microseconds(keep, "keep") // 1_000,
+            rate=compact,
+            compression=compression,
+        )
+        outlet = DatasetOutlet(path=fspath(path), wanted=wanted)
+        return self.to(outlet, DerivedName(f"dataset-{files_name(outlet.path)}"), name=name)
 
     def memory(self, table: str, *, name: str | None = None) -> Flow:
         """Keep all rows as a table in the driver's memory, for tests and notebooks: `job.memory(table)`."""
@@ -297,6 +349,7 @@ class FormatWriter:
     settings: Mapping[str, str] = field(default_factory=dict)
     partitions: tuple[str, ...] = ()
     column: str = "timestep"
+    size: FileSize = field(default_factory=FileSize)
 
     def timesteps_as(self, column: str) -> FormatWriter:
         """Name the directories of timesteps `<column>=<number>` in place of `timestep=<number>`."""
@@ -314,6 +367,13 @@ class FormatWriter:
         """
         return replace(self, partitions=columns)
 
+    def file_size(self, *, rows: int | None = None, bytes: int | None = None) -> FormatWriter:  # noqa: A002
+        """Begin another file when one has so many rows, or about so many bytes (not with Spark's writers).
+
+        For few large files in place of many small ones, see `dataset`.
+        """
+        return replace(self, size=FileSize(rows=rows, bytes=bytes))
+
     def save(self, path: Path, *, name: str | None = None) -> Flow:
         """Write under a path. Raises UnknownColumnError, DataflowError for columns that cannot be directories."""
         outlet = FileOutlet(
@@ -322,6 +382,7 @@ class FormatWriter:
             options=self.settings,
             partitions=self.partitions,
             column=self.column,
+            size=self.size,
         )
         derived = DerivedName(f"{plain(self.format)}-{files_name(outlet.path)}")
         return self.writer.to(outlet, derived, name=name)

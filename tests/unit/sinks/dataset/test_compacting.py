@@ -1,0 +1,246 @@
+"""Compaction: many small files become few large ones, exactly once, whatever dies when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rechannel.errors import DamagedStateError, FencedError, MissingFileError, StorageError
+from rechannel.sinks.dataset import compacting, merging
+from rechannel.sinks.dataset.wanted import Wanted
+from rechannel.state.stores.faulty import Crash, Fault, FaultKind, Outage
+from tests.datasets import KEEP_MS, Disk, Driver
+
+STEPS = 5
+KEYS = 3
+
+
+def rows_of(timestep: int) -> list[tuple[int, int]]:
+    """Rows of a timestep: partition or key, and a number that no other timestep has. One timestep has none."""
+    numbers = () if timestep == 3 else range(timestep, timestep + 4)
+    return [(n % KEYS, 100 * timestep + n) for n in numbers]
+
+
+def wanted(kind: str) -> Wanted:
+    more: dict[str, Any] = {"keyed": {"keys": ("k",)}, "parts": {"partitions": ("k",)}}.get(
+        kind, {}
+    )
+    return Wanted(rows=12, keep_ms=KEEP_MS, **more)
+
+
+def expected(kind: str, last: int) -> list[tuple[int, int]]:
+    rows = [row for timestep in range(last + 1) for row in rows_of(timestep)]
+    return sorted(dict(rows).items()) if kind == "keyed" else sorted(rows)
+
+
+def work(driver: Driver, done: list[int]) -> None:
+    """Publish what is owed, with compaction and tidying between the timesteps."""
+    for timestep in range(len(done), STEPS):
+        driver.publish(timestep, *rows_of(timestep))
+        done.append(timestep)
+        driver.compact()
+        driver.disk.now_ms += KEEP_MS / 3
+        driver.compaction.tidy()
+
+
+@pytest.fixture
+def _small(monkeypatch):
+    """Merges of two files, and pages of one."""
+    monkeypatch.setattr(compacting, "PAGE_FILES", 1)
+    monkeypatch.setattr(merging, "FAN_IN", 2)
+
+
+def writes_of(kind: str) -> int:
+    """How many writes there are without a fault; merges, and pages where there can be any, are among them."""
+    disk = Disk(wanted(kind))
+    driver = disk.driver()
+    work(driver, [])
+    output = disk.read()
+    assert any(each.first < each.last for each in output.named)
+    assert output.manifest.pages or kind != "plain"
+    return driver.place.store.writes
+
+
+@pytest.mark.usefixtures("_small")
+@pytest.mark.parametrize("kind", ["plain", "parts", "keyed"])
+@pytest.mark.parametrize("fault", [FaultKind.TORN, FaultKind.AFTER])
+def test_a_driver_that_dies_at_any_write_changes_nothing(kind, fault):
+    writes = writes_of(kind)
+    for number in range(writes + 1):
+        disk, done = Disk(wanted(kind)), []
+        crashed = False
+        try:
+            driver = disk.driver([None] * number + [Fault(kind=fault)])
+            work(driver, done)
+        except Crash:
+            crashed = True
+        seen = disk.rows() if disk.versions() else []
+        last = len(done) - 1
+        assert seen in (expected(kind, last), expected(kind, last + 1)), (number, fault)
+        driver = disk.driver()
+        assert disk.rows() == seen
+        work(driver, done)
+        assert disk.rows() == expected(kind, STEPS - 1), (number, fault)
+        driver.compaction.sweep()
+        disk.now_ms += 2 * KEEP_MS
+        driver.compaction.tidy()
+        driver.compaction.tidy()
+        assert disk.litter() == set(), (number, fault)
+        assert len(disk.versions()) <= 3
+        assert crashed == (number < writes)
+
+
+@pytest.mark.usefixtures("_small")
+@pytest.mark.parametrize("kind", ["plain", "parts", "keyed"])
+@pytest.mark.parametrize("outage", [Outage(), Outage(written=True), Outage(calls=3, written=True)])
+def test_a_store_that_does_not_answer_at_any_write_changes_nothing(kind, outage):
+    for number in range(1, writes_of(kind)):
+        disk, done = Disk(wanted(kind)), []
+        driver = disk.driver([None] * number + [outage])
+        for _ in range(20):
+            try:
+                work(driver, done)
+                break
+            except StorageError:
+                assert disk.rows() in (
+                    expected(kind, len(done) - 1),
+                    expected(kind, len(done)),
+                )
+        assert disk.rows() == expected(kind, STEPS - 1), (number, outage)
+
+
+def test_files_become_few_and_pages_take_those_that_are_finished(monkeypatch):
+    monkeypatch.setattr(compacting, "PAGE_FILES", 4)
+    disk = Disk(Wanted(target=1 << 13, keep_ms=KEEP_MS))
+    driver = disk.driver()
+    for timestep in range(150):
+        driver.publish(timestep, *[(n, hash((timestep, n))) for n in range(40)])
+        driver.compact()
+    output = disk.read()
+    assert output.table().num_rows == 6_000
+    assert len(output.named) < 30
+    assert len(output.manifest.pages) > 2
+    assert len(output.manifest.files) < 12
+
+
+def test_a_merge_is_as_large_as_files_should_be_and_no_row_is_written_again_for_ever():
+    disk = Disk(Wanted(target=1 << 14, keep_ms=KEEP_MS))
+    driver = disk.driver()
+    read: list[int] = []
+    driver.compaction.spend = read.append
+    total = 0
+    for timestep in range(150):
+        driver.publish(timestep, *[(n, hash((timestep, n))) for n in range(40)])
+        total += disk.read().named[-1].size
+        driver.compact()
+    assert max(each.size for each in disk.read().named) < 2 << 14
+    assert sum(read) < 5 * total
+
+
+def test_files_stay_for_readers_as_long_as_the_dataset_keeps_them():
+    disk = Disk()
+    driver = disk.driver()
+    for timestep in range(4):
+        driver.publish(timestep, *rows_of(timestep))
+    output = disk.read()
+    before = output.table()
+    assert driver.compact()
+    disk.now_ms += KEEP_MS / 2
+    driver.compaction.tidy()
+    assert output.table() == before
+    assert disk.read(version=output.version).table() == before
+    disk.now_ms += KEEP_MS
+    driver.compaction.tidy()
+    with pytest.raises(MissingFileError):
+        output.table()
+    assert disk.rows() == expected("plain", 3)
+
+
+def test_a_driver_that_was_replaced_can_neither_publish_nor_merge_nor_be_swept_over():
+    disk = Disk()
+    old = disk.driver()
+    for timestep in range(3):
+        old.publish(timestep, *rows_of(timestep))
+    new = disk.driver()
+    with pytest.raises(FencedError, match="epoch 2"):
+        old.publish(4, *rows_of(4))
+    with pytest.raises(FencedError):
+        old.compact()
+    new.compaction.sweep()
+    assert disk.rows() == expected("plain", 2)
+
+
+def test_a_merge_and_a_publication_at_once_both_count(monkeypatch):
+    disk = Disk()
+    driver = disk.driver()
+    for timestep in range(3):
+        driver.publish(timestep, *rows_of(timestep))
+    merged_files = driver.compaction._merged
+
+    def slow(merge):
+        new = merged_files(merge)
+        driver.publish(4, *rows_of(4))
+        return new
+
+    monkeypatch.setattr(driver.compaction, "_merged", slow)
+    assert driver.compaction.merge()
+    assert disk.rows() == sorted(expected("plain", 2) + rows_of(4))
+
+
+def test_a_merge_whose_files_another_merge_took_leaves_nothing(monkeypatch):
+    disk = Disk()
+    driver = disk.driver()
+    for timestep in range(3):
+        driver.publish(timestep, *rows_of(timestep))
+    merged_files = driver.compaction._merged
+
+    def late(merge):
+        new = merged_files(merge)
+        monkeypatch.undo()
+        driver.compaction.merge()
+        return new
+
+    monkeypatch.setattr(driver.compaction, "_merged", late)
+    driver.compaction.merge()
+    assert disk.rows() == expected("plain", 2)
+    disk.now_ms += 2 * KEEP_MS
+    driver.compaction.tidy()
+    assert disk.litter() == set()
+
+
+def test_what_a_driver_that_slept_for_long_writes_is_litter():
+    """It makes a version whose number was free again: files that this version calls replaced stay."""
+    disk = Disk()
+    old = disk.driver()
+    for timestep in range(3):
+        old.publish(timestep, *rows_of(timestep))
+    asleep = old.place.versions
+    new = disk.driver()
+    for timestep in range(4, 8):
+        new.publish(timestep, *rows_of(timestep))
+    disk.now_ms += 2 * KEEP_MS
+    new.compaction.tidy()
+    new.compaction.tidy()
+    before, numbers = disk.rows(), len(disk.versions())
+    files = asleep.known.files
+    made = asleep.commit(lambda known: compacting.merged(known, files, (), at_ms=0))
+    assert made is not None
+    assert len(disk.versions()) == numbers + 1
+    assert disk.rows() == before
+    new.publish(9, (1, 1))
+    disk.now_ms += 2 * KEEP_MS
+    new.compaction.tidy()
+    new.compaction.tidy()
+    assert disk.rows() == sorted([*before, (1, 1)])
+
+
+def test_a_manifest_that_is_gone_is_not_begun_anew():
+    disk = Disk()
+    driver = disk.driver()
+    driver.publish(0, *rows_of(0))
+    for key in disk.versions():
+        disk.store.delete(key)
+    driver.place.versions._doubtful = True
+    with pytest.raises(DamagedStateError, match="version 2 of the manifest is gone"):
+        driver.publish(1, *rows_of(1))
