@@ -8,7 +8,7 @@ state directory.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rechannel.model.facts import Facts
@@ -28,9 +28,11 @@ from rechannel.telemetry.facts import (
     OperatorProgress,
     SinkProgress,
     SlowestTask,
+    SourceLag,
     TimestepProgress,
 )
 from rechannel.telemetry.reading import read_events
+from rechannel.telemetry.words import status_text
 
 __all__ = [
     "Amount",
@@ -43,6 +45,7 @@ __all__ = [
     "LatencyFigures",
     "OperatorNeed",
     "OperatorProgress",
+    "OperatorStatus",
     "PhaseTimes",
     "ReconfigurationSummary",
     "Replay",
@@ -51,6 +54,7 @@ __all__ = [
     "SinkProgress",
     "SinkStatus",
     "SlowestTask",
+    "SourceLag",
     "Steps",
     "StreamAdvice",
     "StreamNeeds",
@@ -58,6 +62,26 @@ __all__ = [
     "WindowFigures",
     "read_events",
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorStatus(Facts):
+    """What an operator has after the last committed timestep, and what it has lost since the driver started."""
+
+    tasks: int
+    """Of the next timestep."""
+    state_rows: int | None
+    """None without state."""
+    state_bytes: int | None
+    rows_late: int
+    """Rows that came after their window, key or match had ended, and were dropped."""
+    rows_dead: int
+    """Dead letters."""
+    watermark_ms: int | None
+    """Event time up to which it expects no more rows, Unix milliseconds; None without event time, before its first row,
+    and when its input has ended."""
+    event_time_lag_s: float | None
+    """How far its watermark is behind the time of the driver, in seconds; None if there is no watermark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +100,18 @@ class JobStatus(Facts):
     """How often a timestep, or reading the sources' offsets, failed and was retried since the start."""
     troubles: Mapping[str, str]
     """By topic: what fails next to the stream and is retried."""
+    committed_ms: int | None = None
+    """When the last timestep was committed, Unix milliseconds; None before the first of this driver."""
+    open_since_ms: int | None = None
+    """When the oldest timestep that is not committed began, or was retried, Unix milliseconds; None if there is
+    none."""
+    lag: Mapping[str, SourceLag] = field(default_factory=dict)
+    """By source: how far the stream is behind it."""
+    operators: Mapping[str, OperatorStatus] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """Return it as a text of some lines."""
+        return status_text(self.to_dict())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ from tests.pages import DOCS, run_page
         ("rows-in-order", 4),
         ("scaling", 6),
         ("upgrading", 2),
-        ("watching-a-job", 4),
+        ("watching-a-job", 5),
     ],
 )
 def test_the_page_runs_as_it_is_written(name: str, answers: int, tmp_path: Path) -> None:

@@ -66,8 +66,8 @@ GROUPS = {
     "frames": "Context GroupFrame KeyedFrame ProcessFrame Rows Timer",
     "monitoring": (
         "Amount ControllerDecisions ControllerStatus CostFit CurvePoint Decided JobStatus"
-        " LatencyFigures OperatorNeed OperatorProgress PhaseTimes ReconfigurationSummary Replay"
-        " ReplayedRows ReplayedState SinkProgress SinkStatus SlowestTask Steps StreamAdvice"
+        " LatencyFigures OperatorNeed OperatorProgress OperatorStatus PhaseTimes ReconfigurationSummary Replay"
+        " ReplayedRows ReplayedState SinkProgress SinkStatus SlowestTask SourceLag Steps StreamAdvice"
         " StreamNeeds TimestepProgress WindowFigures read_events"
     ),
     "formats": "Format Registry avro avro_schema json protobuf registry",

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from textwrap import wrap
 from typing import Any
@@ -22,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rechannel.cli.words import in_options
+from rechannel.model.text import iso_utc
 from rechannel.profiling.model import words
 
 _LONG = 40
@@ -178,9 +179,8 @@ def size(bytes_: float | None) -> str:
 
 
 def moment(ms: float) -> str:
-    """A time in UTC, from Unix milliseconds."""
-    when = datetime.fromtimestamp(ms / 1000, UTC)
-    return when.isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
+    """A time as ISO 8601 in UTC, from Unix milliseconds."""
+    return iso_utc(ms)
 
 
 def share(part: float | None) -> str:

@@ -148,3 +148,12 @@ def advance(
 def less(latest: int, delay_us: int) -> int:
     """Return an event time minus a delay; NEVER and ENDED are unchanged."""
     return latest if latest in (NEVER, ENDED) else latest - delay_us
+
+
+def watermarks_ms(times: Mapping[str, Times]) -> dict[str, int]:
+    """Return the watermarks of operators as Unix milliseconds, without those that are NEVER or ENDED."""
+    return {
+        name: each.watermark // 1_000
+        for name, each in times.items()
+        if each.watermark not in (NEVER, ENDED)
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from html import escape
 
 
@@ -24,3 +25,12 @@ def in_bytes(size: float) -> str:
     units = ("KB", "MB", "GB")
     power = next((n for n in range(1, len(units)) if size < 1000 ** (n + 1)), len(units))
     return f"{size / 1000**power:.1f} {units[power - 1]}"
+
+
+def iso_utc(ms: float) -> str:
+    """A time as ISO 8601 in UTC, from Unix milliseconds."""
+    try:
+        when = datetime.fromtimestamp(ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):  # rows and clocks may say anything
+        return f"{ms:.0f} ms"
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -44,6 +44,7 @@ from rechannel.running.controllers import ControllerHandle
 from rechannel.running.reconfiguration import ASKED, Reconfiguration, abort, failure
 from rechannel.running.replaying import Replayer, replayable
 from rechannel.running.server import Server, ServerFactory
+from rechannel.running.standing import lags_of, operators_of
 from rechannel.scaling.measured import Machines
 from rechannel.scaling.needs.asked import Asked
 from rechannel.scaling.needs.values import StreamAdvice
@@ -96,7 +97,8 @@ class RunningJob:
     @property
     def status(self) -> JobStatus:
         """What the job is doing now."""
-        error = self._driver.error
+        error, configuration = self._driver.error, self._driver.position.configuration
+        last, now_ms = self._hub.last_progress, self._hub.now_ms
         message = "stopping" if self._driver.stopping else "running"
         if not self.is_active:
             message = "stopped" if error is None else f"failed: {one_sentence(error)}"
@@ -105,9 +107,13 @@ class RunningJob:
             active=self.is_active,
             message=message,
             timestep=self._parts.journal.state.last_committed or 0,
-            configuration=self._driver.position.configuration.version,
+            configuration=configuration.version,
             retries=self._driver.position.tries,
             troubles=dict(self._hub.troubles.current),
+            committed_ms=None if last is None else last.committed_ms,
+            open_since_ms=self._hub.open_since_ms,
+            lag=lags_of(self.sources, last, now_ms),
+            operators=operators_of(configuration, last, self._hub.totals, now_ms),
         )
 
     @property

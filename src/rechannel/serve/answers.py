@@ -15,11 +15,16 @@ from rechannel.version import __version__
 
 
 def status_of(job: RunningJob) -> dict[str, Any]:
-    """Status of the job, its operators, and the offsets of its sources."""
+    """Status of the job, its operators, the offsets of its sources, and how far it is behind them."""
+    status = job.status.to_dict()
+    standing = status.pop("operators")
     return {
-        **job.status.to_dict(),
+        **status,
         "version": __version__,
-        "operators": operators_of(job.configuration),
+        "operators": {
+            name: {**standing.get(name, {}), **configured}
+            for name, configured in operators_of(job.configuration).items()
+        },
         "sources": {name: job.committed_offset(name) for name in job.sources},
     }
 

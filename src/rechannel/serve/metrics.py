@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
-from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
@@ -20,9 +19,11 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
+from rechannel.monitoring import JobStatus
 from rechannel.running import RunningJob
 from rechannel.serve.answers import open_reconfigurations, operators_of, statuses_of
 from rechannel.serve.control_metrics import control_metrics
+from rechannel.serve.standing_metrics import standing_metrics
 from rechannel.telemetry.totals import BOUNDS, Histogram, Sums
 
 JOB = "job_name"
@@ -60,17 +61,17 @@ class JobCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """All metrics at present."""
-        yield from _state(self._job)
+        status = self._job.status
+        yield from _state(self._job, status)
         for family in (_totals, _durations, _work):
             yield from family(self._job.name, self._job.totals)
         yield from _operators(self._job)
-        yield from _backlog(self._job)
+        yield from standing_metrics(self._job.name, status, self._job.sinks)
         yield from _reconfigurations(self._job)
         yield from control_metrics(self._job.name, statuses_of(self._job))
 
 
-def _state(job: RunningJob) -> Iterator[Metric]:
-    status = job.status
+def _state(job: RunningJob, status: JobStatus) -> Iterator[Metric]:
     yield _gauge(job, "rechannel_job_active", "Whether the job runs.", int(status.active))
     yield _gauge(
         job,
@@ -153,23 +154,9 @@ def _work(name: str, sums: Sums) -> Iterator[Metric]:
 
 def _operators(job: RunningJob) -> Iterator[Metric]:
     configured = operators_of(job.configuration)
-    last = job.last_progress
-    measured: Mapping[str, Any] = {} if last is None else last.to_dict()["operators"]
-    for facts, figure, words in (
-        (measured, "state_rows", "Rows of state."),
-        (measured, "state_bytes", "Size of state."),
-        (configured, "tasks", "Tasks of the next timestep."),
-        (configured, "bins", "Bins of state."),
-    ):
-        known = {n: each[figure] for n, each in facts.items() if each[figure] is not None}
+    for figure, words in (("tasks", "Tasks of the next timestep."), ("bins", "Bins of state.")):
+        known = {n: each[figure] for n, each in configured.items() if each[figure] is not None}
         yield _labelled(job, f"rechannel_operator_{figure}", words, "operator", known)
-
-
-def _backlog(job: RunningJob) -> Iterator[Metric]:
-    last = job.last_progress
-    rows = {} if last is None else {n: r for n, r in last.backlog.items() if r is not None}
-    words = "Rows that have arrived at a source and that the latest timestep has left unread."
-    yield _labelled(job, "rechannel_source_backlog_rows", words, "source", rows)
 
 
 def _reconfigurations(job: RunningJob) -> Iterator[Metric]:

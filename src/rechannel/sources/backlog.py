@@ -29,6 +29,8 @@ class Backlog:
     """Bytes, as the source stores them; None if it counts rows."""
     taken_bytes: int = 0
     """Bytes that the timestep takes, in the same measure."""
+    taken_rows: int | None = None
+    """Rows that the timestep takes, as they are counted here; None = as many as its tasks read."""
     files: int | None = None
     """Files of which nothing has been read; None if it has none."""
 
@@ -37,7 +39,8 @@ class Backlog:
         if (self.rows is None) == (self.bytes is None):
             msg = f"{self}: give rows or bytes"
             raise ValueError(msg)
-        if min(self.rows or 0, self.bytes or 0, self.taken_bytes, self.files or 0) < 0:
+        counts = (self.rows, self.bytes, self.taken_bytes, self.taken_rows, self.files)
+        if min(count or 0 for count in counts) < 0:
             msg = f"{self}: no figure may be negative"
             raise ValueError(msg)
 
@@ -93,3 +96,9 @@ class BytesPerRow:
         if not size:
             return 0
         return round(size * self._rows / self._bytes) if self._bytes else None
+
+    def bytes(self, rows: int) -> int | None:
+        """Return about how many bytes some rows have; None before the first rows."""
+        if not rows:
+            return 0
+        return round(rows * self._bytes / self._rows) if self._rows else None

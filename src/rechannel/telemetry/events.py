@@ -127,11 +127,13 @@ class TimestepCommitted(Record):
     """Rows passed to sinks."""
     state: Mapping[str, StateSize] = field(default_factory=lambda: EMPTY)
     """By stateful operator, after this timestep."""
+    watermarks: Mapping[str, int] = field(default_factory=lambda: EMPTY)
+    """By operator with event time that has seen a row and whose input has not ended: Unix milliseconds."""
 
     def __post_init__(self) -> None:
         """Check the counts and freeze the mappings."""
         self.check_natural("timestep", "rows_in", "rows_out")
-        self.freeze("phases", "state")
+        self.freeze("phases", "state", "watermarks")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,23 @@ class SlowestTask(Facts):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SourceLag(Facts):
+    """What has arrived at a source and is not read. None = not known: the source cannot tell."""
+
+    at_ms: int
+    """When the source was looked at, Unix milliseconds."""
+    rows: int | None = None
+    bytes: int | None = None
+    """As the source stores them, or, of a source that counts rows, about as many as they have in memory."""
+    seconds: float | None = None
+    """For how long the oldest of the rows has waited."""
+    at_least: bool = False
+    """Whether it has waited longer: it was there before this driver first looked."""
+    estimated: str | None = None
+    """ "rows" or "bytes": which of the two is estimated from the other, by what was read lately; None = neither."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorProgress(Facts):
     """What the tasks of one operator did in a timestep, in total."""
 
@@ -46,6 +63,9 @@ class OperatorProgress(Facts):
     state_rows: int | None
     """Rows of state after the timestep; None without state."""
     state_bytes: int | None
+    watermark_ms: int | None = None
+    """Event time up to which it expects no more rows, Unix milliseconds; None without event time, before its first row,
+    and when its input has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,3 +114,5 @@ class TimestepProgress(Facts):
     """By topic: what failed next to the stream and is retried."""
     backlog: Mapping[str, int | None] = field(default_factory=dict)
     """By source: rows that had arrived when the timestep was decided, and that it left unread; None if not known."""
+    lag: Mapping[str, SourceLag] = field(default_factory=dict)
+    """By source: the same in rows, bytes and seconds."""

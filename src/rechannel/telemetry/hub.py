@@ -81,9 +81,19 @@ class Hub:
         return self._progress.recent_progress
 
     @property
+    def open_since_ms(self) -> int | None:
+        """When the oldest timestep in flight began, or began again; None if there is none."""
+        return self._progress.open_since_ms
+
+    @property
     def recent_tasks(self) -> tuple[TimestepTasks, ...]:
         """Tasks of the last committed timesteps, oldest first; with a log, up to a second late."""
         return self._tasks.recent
+
+    @property
+    def now_ms(self) -> float:
+        """The present time, Unix milliseconds."""
+        return self._clock()
 
     def recent_events(self, timesteps: int) -> tuple[Event, ...]:
         """Return events of the last committed timesteps, oldest first; with a log, up to a second late."""
@@ -129,9 +139,13 @@ class Hub:
         at_ms: float,
         phases: Mapping[str, float],
         state: Mapping[str, tuple[int, int]],
+        watermarks: Mapping[str, int],
         sources: frozenset[str],
     ) -> None:
-        """A timestep is in the journal. state: (rows, bytes) by operator. sources: stages that read sources."""
+        """A timestep is in the journal.
+
+        state: (rows, bytes) by operator. watermarks: Unix milliseconds by operator. sources: stages that read sources.
+        """
         tasks = [task_finished(report) for report in reports]
         self._see(
             *tasks,
@@ -143,6 +157,7 @@ class Hub:
                 rows_in=sum(task.rows_in for task in tasks if task.operator in sources),
                 rows_out=sum(kept.rows for task in tasks for kept in task.kept),
                 state={name: StateSize(rows=r, bytes=b) for name, (r, b) in state.items()},
+                watermarks=watermarks,
             ),
         )
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from threading import Lock
 
-from rechannel.sources.backlog import BytesPerRow
 from rechannel.telemetry.events import (
     Event,
     JobStarted,
@@ -22,7 +21,14 @@ from rechannel.telemetry.events import (
     TimestepFailed,
     TimestepStarted,
 )
-from rechannel.telemetry.facts import OperatorProgress, SinkProgress, SlowestTask, TimestepProgress
+from rechannel.telemetry.facts import (
+    OperatorProgress,
+    SinkProgress,
+    SlowestTask,
+    SourceLag,
+    TimestepProgress,
+)
+from rechannel.telemetry.lag import LagOfSource
 from rechannel.telemetry.task_finished import TaskFinished
 
 TROUBLE = "trouble"
@@ -60,7 +66,7 @@ class _Operator:
         if self.slowest is None or task.busy_ms > self.slowest.busy_ms:
             self.slowest = task
 
-    def facts(self, state: StateSize | None) -> OperatorProgress:
+    def facts(self, state: StateSize | None, watermark_ms: int | None) -> OperatorProgress:
         return OperatorProgress(
             tasks=self.tasks,
             rows_in=self.rows_in,
@@ -75,6 +81,7 @@ class _Operator:
             finished_ms=self.finished_ms,
             state_rows=None if state is None else state.rows,
             state_bytes=None if state is None else state.bytes,
+            watermark_ms=watermark_ms,
         )
 
 
@@ -105,7 +112,7 @@ class Progress:
         self._previous: TimestepStarted | None = None
         self._troubles: dict[str, str] = {}
         self._failures: dict[int, int] = {}
-        self._bytes_per_row: dict[str, BytesPerRow] = {}
+        self._lags: dict[str, LagOfSource] = {}
         self._lock = Lock()
 
     @property
@@ -118,6 +125,13 @@ class Progress:
     def recent_progress(self) -> list[TimestepProgress]:
         """The last committed timesteps, oldest first."""
         return list(self._recent)
+
+    @property
+    def open_since_ms(self) -> int | None:
+        """When the oldest timestep that is not committed began, or began again; None if there is none."""
+        with self._lock:
+            began = (each.started.at_ms for each in self._open.values() if each.started)
+            return min(began, default=None)
 
     def see(self, *events: Event) -> None:
         """Fold events, in the order in which they happened."""
@@ -133,6 +147,7 @@ class Progress:
                 self._previous = None
                 self._troubles.clear()
                 self._failures.clear()
+                self._lags.clear()
                 self._committed = event.timestep - 1
             case TimestepStarted():
                 self._start(event)
@@ -185,28 +200,25 @@ class Progress:
     def _commit(self, event: TimestepCommitted) -> None:
         timestep = self._open.pop(event.timestep, None) or _Timestep()
         failures = self._failures.get(event.timestep, 0)
-        backlog = self._backlog(timestep)
-        entry = _entry(event, timestep, failures, dict(self._troubles), backlog)
+        entry = _entry(event, timestep, failures, dict(self._troubles), self._lag(timestep))
         self._failures = {t: n for t, n in self._failures.items() if t > event.timestep}
         self._recent = (*self._recent, entry)[-self._keep :]
         # Commits come in order, so whatever is older will not be heard of again.
         self._committed = event.timestep
         self._open = {t: known for t, known in self._open.items() if t > event.timestep}
 
-    def _backlog(self, timestep: _Timestep) -> dict[str, int | None]:
-        """Return rows left unread by source; None where the source does not tell, or counts bytes before any rows."""
-        if timestep.started is None:
+    def _lag(self, timestep: _Timestep) -> dict[str, SourceLag]:
+        """Return how far the stream is behind, by source."""
+        started = timestep.started
+        if started is None:
             return {}
-        told = timestep.started.backlog
-        rows: dict[str, int | None] = {}
-        for name in {**timestep.started.offsets, **told}:
-            left, found = told.get(name), timestep.operators.get(name)
-            rows[name] = None if left is None else left.rows
-            if left is not None and left.bytes is not None:
-                known = self._bytes_per_row.setdefault(name, BytesPerRow())
-                known.see(0 if found is None else found.rows_in, left.taken_bytes)
-                rows[name] = known.rows(left.bytes)
-        return rows
+        lags: dict[str, SourceLag] = {}
+        for name in {**started.offsets, **started.backlog}:
+            read = timestep.operators.get(name, _Operator())
+            of = self._lags.setdefault(name, LagOfSource())
+            left = started.backlog.get(name)
+            lags[name] = of.see(started.at_ms, left, read.rows_in, read.bytes_in)
+        return lags
 
 
 def fold(events: Iterable[Event], *, keep: int = 100) -> Progress:
@@ -222,7 +234,7 @@ def _entry(
     timestep: _Timestep,
     failures: int,
     troubles: dict[str, str],
-    backlog: dict[str, int | None],
+    lag: dict[str, SourceLag],
 ) -> TimestepProgress:
     started = timestep.started
     for name in committed.state:
@@ -241,14 +253,15 @@ def _entry(
         processed_rows_per_second=_rate(committed.rows_in, committed.duration_ms),
         output_rows_per_second=_rate(committed.rows_out, committed.duration_ms),
         operators={
-            name: operator.facts(committed.state.get(name))
+            name: operator.facts(committed.state.get(name), committed.watermarks.get(name))
             for name, operator in timestep.operators.items()
         },
         sources=dict(started.offsets) if started else {},
         sinks=timestep.sinks,
         failures=failures,
         troubles=troubles,
-        backlog=backlog,
+        backlog={name: each.rows for name, each in lag.items()},
+        lag=lag,
     )
 
 

@@ -134,7 +134,7 @@ def test_numbers_for_people():
     ]
     assert size(3 << 50) == "3.0 PiB"
     assert [share(None), share(0.1234)] == ["-", "12.3%"]
-    assert moment(1_700_000_000_123) == "2023-11-14 22:13:20.123Z"
+    assert moment(1_700_000_000_123) == "2023-11-14T22:13:20.123Z"
     assert some([1, 2]) == "1, 2"
     assert some(range(20), most=3) == "0, 1, 2, ... (20 in all)"
 

@@ -59,6 +59,19 @@ def test_status_of_a_job_that_runs(clicks, rechannel):
     assert facts["sources"] == {"clicks": {"committed": {"batches": 1}}}
 
 
+def test_a_served_job_says_itself_how_it_stands(clicks, rechannel):
+    clicks.push([("ann", 1), ("bob", 2)])
+    with clicks.running.serve(port=0) as server:
+        facts = json.loads(rechannel("status", server.url, "--json").out)
+        lines = rechannel("status", server.url).lines
+    assert facts["lag"]["clicks"]["rows"] == 0
+    assert facts["operators"]["users"]["state_rows"] == 2
+    assert lines[0].startswith("clicks: running, timestep 1 committed at 2023-11-14T22:13:20.")
+    assert lines[2].split() == ["source", "rows", "behind", "bytes", "behind", "seconds", "behind"]
+    assert lines[3].split() == ["clicks", "0", "0", "B", "0.0"]
+    assert lines[5].split()[:3] == ["operator", "tasks", "state"]
+
+
 def test_status_of_a_stopped_job_is_that_of_its_journal(stopped, rechannel):
     facts = json.loads(rechannel("status", stopped.directory, "--json").out)
     assert facts["condition"] == "stopped"

@@ -18,16 +18,20 @@ def drawn(facts) -> list[str]:
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
+NOTHING_LOST = {"rows_late": 0, "rows_dead": 2, "event_time_lag_s": None}
 STATUS = {
     "name": "shop",
     "message": "running",
     "timestep": 41,
     "configuration": 7,
+    "lag": {},
     "operators": {
-        "orders": {"tasks": 2, "bins": None},
-        "counts": {"tasks": 8, "bins": 256},
+        "orders": {"tasks": 2, "bins": None, **NOTHING_LOST},
+        "counts": {
+            "tasks": 8, "bins": 256, "rows_late": 3, "rows_dead": 0, "event_time_lag_s": 61.25,
+        },
     },
-}
+}  # fmt: skip
 LAST = {
     "duration_ms": 80.0,
     "processed_rows_per_second": 12500.0,
@@ -52,9 +56,9 @@ def test_a_frame():
         "shop  running  timestep 41  configuration 7",
         "latency  ▂▃▅█  last 80 ms  p50 40 ms  p99 80 ms  12,500 rows/s",
         "",
-        "operator  tasks  bins  rows in  rows out  state rows    state",
-        "orders        2     -    1,000     1,000           -        -",
-        "counts        8   256    1,000        40          40  2.0 KiB",
+        "operator  tasks  bins  rows in  rows out  state rows    state  late  dead  event time behind",
+        "orders        2     -    1,000     1,000           -        -     0     2                  -",
+        "counts        8   256    1,000        40          40  2.0 KiB     3     0             61.2 s",
         "",
         "id  change                               phase    bins                      moved",
         f"r3  rescale(operator='counts', tasks=8)  moving   {'█' * 6}{'░' * 18}  48 of 192",
@@ -66,7 +70,19 @@ def test_before_the_first_timestep():
     status = {**STATUS, "timestep": None, "message": "failed: it\nTraceback"}
     lines = drawn({"status": status, "progress": {"last": None, "recent": []}, "open": []})
     assert lines[0] == "shop  failed: it  no timestep is committed  configuration 7"
-    assert lines[-1].split() == ["counts", "8", "256", "-", "-", "-", "-"]
+    assert lines[-1].split() == ["counts", "8", "256", *"----", "3", "0", "61.2", "s"]
+
+
+def test_what_a_source_cannot_tell_is_unknown():
+    waiting = {"rows": 1200, "bytes": 4096, "seconds": 3.0, "at_least": True, "estimated": "rows"}
+    silent = {"rows": None, "bytes": None, "seconds": None, "at_least": False, "estimated": None}
+    status = {**STATUS, "lag": {"orders": waiting, "prices": silent}}
+    lines = drawn({"status": status, "progress": {"last": None, "recent": []}, "open": []})
+    assert lines[2:5] == [
+        "source  rows behind  bytes behind  seconds behind",
+        "orders       ~1,200       4.0 KiB            >3.0",
+        "prices      unknown       unknown         unknown",
+    ]
 
 
 def test_figures():

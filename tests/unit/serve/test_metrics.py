@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import time
+from datetime import UTC, datetime
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -101,7 +102,52 @@ def test_how_things_are_is_a_gauge(clicks, server):
     assert figures["rechannel_operator_state_rows", users] == last.state_rows
     assert figures["rechannel_operator_state_bytes", users] == last.state_bytes > 0
     assert ("rechannel_operator_bins", ("operator", "clicks")) not in figures
-    assert figures["rechannel_source_backlog_rows", ("source", "clicks")] == 0
+    clicks_, out = ("source", "clicks"), ("sink", "out")
+    assert figures["rechannel_source_backlog_rows", clicks_] == 0
+    assert figures["rechannel_source_lag_bytes", clicks_] == 0
+    assert figures["rechannel_source_lag_seconds", clicks_] == 0
+    for figure in ("rows", "bytes", "seconds"):
+        assert figures["rechannel_source_lag_known", ("figure", figure), clicks_] == 1
+    assert figures["rechannel_sink_unpublished_timesteps", out] == 0
+    assert figures["rechannel_sink_quarantined", out] == 0
+    committed = clicks.running.last_progress.committed_ms / 1e3
+    assert figures["rechannel_timestep_committed_timestamp_seconds",] == committed
+    assert not any("watermark" in name or "event_time" in name for name, *_ in figures)
+
+
+def test_event_time_and_what_a_source_cannot_tell(tmp_path, monkeypatch):
+    """Of a source that counts nothing there is no figure, and a sample says so."""
+    from rechannel.job import InProcess
+    from rechannel.sources.memory import MemoryReader
+    from rechannel.testing import script
+
+    monkeypatch.setattr(MemoryReader, "backlog", lambda self, end, stream_ms: None)
+    bids = script("item STRING, at TIMESTAMP")
+    counts = (
+        rc.read()
+        .memory(bids, name="bids")
+        .event_time("at")
+        .key_by("item")
+        .window(rc.windows.tumbling("10 seconds"))
+        .aggregate(n=agg.count(), name="counts")
+    )
+    at = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    job = rc.Job("bids", counts, state=tmp_path / "state").start(
+        in_process=InProcess(), clock=lambda: at.timestamp() * 1e3 + 90_000
+    )
+    with job.serve(port=0) as server:
+        bids.push([{"item": "a", "at": at}])
+        job.process_all_available(60)
+        figures = scrape(server)
+    job.stop()
+    source, operator = ("source", "bids"), ("operator", "counts")
+    for figure in ("rows", "bytes", "seconds"):
+        assert figures["rechannel_source_lag_known", ("figure", figure), source] == 0
+    for name in ("backlog_rows", "lag_bytes", "lag_seconds"):
+        assert (f"rechannel_source_{name}", source) not in figures
+    watermark = figures["rechannel_operator_watermark_timestamp_seconds", operator]
+    assert watermark == at.timestamp()
+    assert figures["rechannel_operator_event_time_lag_seconds", operator] == 90
 
 
 def test_open_reconfigurations_are_counted(clicks, server):

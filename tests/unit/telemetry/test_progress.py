@@ -65,6 +65,7 @@ def test_everything_about_one_timestep():
                 rows_in=100,
                 rows_out=10,
                 state={"counts": StateSize(rows=50, bytes=4000)},
+                watermarks={"counts": 77},
             ),
         ]
     )
@@ -102,6 +103,7 @@ def test_everything_about_one_timestep():
                 "finished_ms": None,
                 "state_rows": None,
                 "state_bytes": None,
+                "watermark_ms": None,
             },
             "counts": {
                 "tasks": 2,
@@ -123,6 +125,7 @@ def test_everything_about_one_timestep():
                 "finished_ms": 170,
                 "state_rows": 50,
                 "state_bytes": 4000,
+                "watermark_ms": 77,
             },
         },
         "sources": {"files": {"start": 1, "end": 2}},
@@ -130,10 +133,33 @@ def test_everything_about_one_timestep():
         "failures": 0,
         "troubles": {},
         "backlog": {"files": None},
+        "lag": {
+            "files": {
+                "at_ms": 100,
+                "rows": None,
+                "bytes": None,
+                "seconds": None,
+                "at_least": False,
+                "estimated": None,
+            }
+        },
     }
     told = progress.last_progress.to_dict()
     assert json.loads(json.dumps(told)) == told
     assert type(progress.last_progress).from_dict(told) == progress.last_progress
+
+
+def test_the_oldest_timestep_that_is_open():
+    progress = Progress()
+    assert progress.open_since_ms is None
+    progress.see(started(0, at_ms=50), started(1, at_ms=60))
+    assert progress.open_since_ms == 50
+    progress.see(TimestepFailed(timestep=0, at_ms=70, error="OSError"), started(0, at_ms=80))
+    assert progress.open_since_ms == 60
+    progress.see(committed(0))
+    assert progress.open_since_ms == 60
+    progress.see(committed(1))
+    assert progress.open_since_ms is None
 
 
 def test_an_operator_without_input_still_has_its_state():

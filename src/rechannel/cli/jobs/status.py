@@ -8,7 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from rechannel.cli.remote.client import Client, TokenOption, is_url
 from rechannel.cli.screen import count, moment, show, show_json, show_table, size, some, table
+from rechannel.profiling.model import words
 
 _WORDS = {
     "new": "has never run",
@@ -25,12 +27,16 @@ def status(
         str, typer.Argument(metavar="STATE_DIR", help="State directory of the job, or its URL.")
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    token: TokenOption = None,
 ) -> None:
     """Show the driver, timestep, operators, sources and unpublished output of a job.
 
-    All of it comes from the journal. The job may be running.
+    Of a state directory, all of it comes from the journal; the job may be running. Of a served job (its URL of HTTP),
+    the job itself says how it stands, with its lag.
     """
-
+    if is_url(directory):
+        _ask(directory, token, as_json=as_json)
+        return
     from rechannel.cli.inspect.directory import open_directory
     from rechannel.cli.inspect.driver import Place
     from rechannel.cli.inspect.summary import summary
@@ -44,6 +50,18 @@ def status(
         show_json(facts)
     else:
         _show(facts, wall_ms)
+
+
+def _ask(url: str, token: str | None, *, as_json: bool) -> None:
+    """Show the status of a served job."""
+    from rechannel.telemetry.words import status_text
+
+    with Client(url, token) as job:
+        facts = job.get("status")
+    if as_json:
+        show_json(facts)
+    else:
+        show(status_text(facts, words.size))
 
 
 def _show(facts: dict[str, Any], wall_ms: int) -> None:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rechannel.cli.screen import count, size, table
+from rechannel.telemetry.words import behind_words, lag_words
 
 BARS = "▁▂▃▄▅▆▇█"
 FULL, EMPTY = "█", "░"
@@ -19,6 +20,8 @@ WIDTH = 24
 def frame(facts: dict[str, Any]) -> Group:
     """The screen. facts: status, progress and open reconfigurations, as the routes return them."""
     parts: list[RenderableType] = [_head(facts["status"]), _latency(facts["progress"]["recent"])]
+    if lags := facts["status"]["lag"]:
+        parts += [_sources(lags), Text("")]
     parts.append(_operators(facts["status"]["operators"], facts["progress"]["last"]))
     if facts["open"]:
         parts += [Text(""), _reconfigurations(facts["open"])]
@@ -69,8 +72,17 @@ def _latency(recent: list[dict[str, Any]]) -> Text:
     )
 
 
+def _sources(lags: dict[str, Any]) -> Table:
+    numbers = ("rows behind", "bytes behind", "seconds behind")
+    rows = table("source", *numbers, right=numbers)
+    for name, lag in lags.items():
+        rows.add_row(name, *lag_words(lag, size))
+    return rows
+
+
 def _operators(configured: dict[str, Any], last: dict[str, Any] | None) -> Table:
     numbers = ("tasks", "bins", "rows in", "rows out", "state rows", "state")
+    numbers += ("late", "dead", "event time behind")
     rows = table("operator", *numbers, right=numbers)
     measured = {} if last is None else last["operators"]
     for name, how in configured.items():
@@ -83,6 +95,9 @@ def _operators(configured: dict[str, Any], last: dict[str, Any] | None) -> Table
             count(facts.get("rows_out")),
             count(facts.get("state_rows")),
             size(facts.get("state_bytes")),
+            count(how["rows_late"]),
+            count(how["rows_dead"]),
+            behind_words(how["event_time_lag_s"]),
         )
     return rows
 

@@ -18,6 +18,7 @@ from rechannel.engine.loop.core.state import LoopState
 from rechannel.engine.loop.intents import committed_of
 from rechannel.engine.loop.outside import Outside
 from rechannel.engine.program.physical import SourceFrame
+from rechannel.model.eventtime import watermarks_ms
 
 
 class Committing:
@@ -98,6 +99,7 @@ class Committing:
                 "release": self._out.clock() - command.committed_ms,
             },
             state=state.operators.sizes(),
+            watermarks=watermarks_ms(flight.times),
             sources=frozenset(
                 stage.name for stage in state.plan.stages if isinstance(stage.frame, SourceFrame)
             ),

@@ -36,6 +36,7 @@ class Listener(Protocol):
         at_ms: float,
         phases: Mapping[str, float],
         state: Mapping[str, tuple[int, int]],
+        watermarks: Mapping[str, int],
         sources: frozenset[str],
     ) -> None:
         """The commit of a timestep is in the journal."""

@@ -237,11 +237,7 @@ def splits(start: Offset, end: Offset) -> list[Split]:
     """Return the ranges between two offsets, partition by partition; large ones in several splits."""
     if start == end:
         return []
-    before, after = place_of(start), place_of(end)
-    ranges = [
-        (part, after.begins.get(part, before.next.get(part, stop)), stop)
-        for part, stop in sorted(after.next.items())
-    ]
+    after, ranges = place_of(end), _ranges(start, end)
     total = sum(stop - first for _, first, stop in ranges)
     size = max(SPLIT_RECORDS, -(-total // MOST_SPLITS))
     made: list[Split] = []
@@ -263,6 +259,19 @@ def splits(start: Offset, end: Offset) -> list[Split]:
             for number, (begin, until) in enumerate(zip(edges, [*edges[1:], stop], strict=True))
         ]
     return made
+
+
+def passed(start: Offset, end: Offset) -> int:
+    """Return how many offsets lie between two places."""
+    return 0 if start == end else sum(stop - first for _, first, stop in _ranges(start, end))
+
+
+def _ranges(start: Offset, end: Offset) -> list[tuple[Part, int, int]]:
+    before, after = place_of(start), place_of(end)
+    return [
+        (part, after.begins.get(part, before.next.get(part, stop)), stop)
+        for part, stop in sorted(after.next.items())
+    ]
 
 
 def left(end: Offset, high: Mapping[Part, int]) -> int:

@@ -20,6 +20,7 @@ from rechannel.sources.kafka.offsets import (
     TopicSeen,
     found,
     left,
+    passed,
     place_of,
     splits,
     taken,
@@ -48,6 +49,7 @@ class KafkaReader(NativeReader):
         self._connector, self._name = connector, name
         self._brokers = KafkaBrokers(connector) if brokers is None else brokers
         self._high: dict[Part, int] = {}
+        self._passed = 0
         self._told: tuple[Lost, ...] = ()
         self._planned: deque[Offset] = deque(maxlen=MOST_PLANNED)
         """Where timesteps end that were planned lately and that no task has read: their topics were looked at."""
@@ -60,7 +62,7 @@ class KafkaReader(NativeReader):
     def latest(self, start: Offset, stream_ms: int, bound: Bound = UNBOUNDED) -> Offset:
         """Return the offset after the records that a timestep takes. See `SourceReader`."""
         del stream_ms
-        place = place_of(start)
+        place, self._passed = place_of(start), 0
         try:
             looked = self._looked(place)
         except SourceError as error:
@@ -74,13 +76,14 @@ class KafkaReader(NativeReader):
         if (end.next, end.ids, end.begun) == (place.next, place.ids, place.begun):
             return start
         planned = end.as_offset()
+        self._passed = passed(start, planned)
         self._planned.append(planned)
         return planned
 
     def backlog(self, end: Offset, stream_ms: int) -> Backlog:
         """Return the records that are left; where a log is compacted, fewer are there. See `Backlogged`."""
         del stream_ms
-        return Backlog(rows=left(end, self._high))
+        return Backlog(rows=left(end, self._high), taken_rows=self._passed)
 
     def layout(self, start: Offset, end: Offset) -> list[Split]:
         """Return ranges of offsets, partition by partition."""
