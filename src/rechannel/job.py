@@ -28,6 +28,7 @@ from rechannel.assembly import (
 )
 from rechannel.control.controller import Controller, Installation, installations
 from rechannel.dataflow.checks.check import check
+from rechannel.dataflow.evolution.declared import Declared
 from rechannel.dataflow.evolution.evolution import Logic
 from rechannel.dataflow.evolution.migration import Migrate, check_migrate, functions_of
 from rechannel.dataflow.graph.nodes import Sink
@@ -50,6 +51,7 @@ from rechannel.engine.replay.selecting import Selection, asked_for, select
 from rechannel.errors import DataflowError, NotReadyError, RefusedError
 from rechannel.job_seams import InProcess, job_seams, steady_clock, wall_clock
 from rechannel.model.text import Text
+from rechannel.reconfigure.deploy import Deploy
 from rechannel.reconfigure.upgrade_plan import UpgradePlan
 from rechannel.replayed import Replay
 from rechannel.running import Replayable, RunningJob, Server
@@ -60,7 +62,7 @@ from rechannel.sinks.claims import Ledger
 from rechannel.state.segments.segment import forget_segments
 from rechannel.state.store import Store
 from rechannel.state.stores.local import Durability, LocalStore
-from rechannel.state.stores.locations import open_store
+from rechannel.state.stores.locations import open_store, place_of
 from rechannel.state.stores.memory import MemoryStore
 from rechannel.state.stores.overlay import OverlayStore
 
@@ -433,18 +435,54 @@ class Job:
         )
 
     def _running(self, parts: Parts, in_process: InProcess | None) -> RunningJob:
-        return RunningJob(parts, self._serve, partial(self._replay_running, in_process))
+        replayer = partial(self._replay_running, in_process)
+        return RunningJob(parts, self._serve, replayer, self._deploy_of)
+
+    def _deploy_of(self, job: Job, *, without: Collection[str], what: str) -> Deploy:
+        """What `RunningJob.deploy` calls. job: the text that is to take over from this one."""
+        if not isinstance(job, Job):
+            msg = f"deploy() takes an rc.Job that is not started, not {type(job).__name__}"
+            raise DataflowError(msg)
+        places = [place_of(store) for store in (self._store, job._store)]
+        if job.name != self.name or (None not in places and places[0] != places[1]):
+            msg = (
+                f"the text is that of job {job.name!r} in {places[1]}, and job {self.name!r} runs in {places[0]}:"
+                " deploy it to that one, or give it this name and state directory"
+            )
+            raise RefusedError(msg)
+        declared = Declared(renamed=job._renamed, migrate=job._migrate, without=tuple(without))
+        return Deploy(
+            dataflow=job.dataflow,
+            declared=declared,
+            provided=provided_by(job.dataflow, job._migrations),
+            what=what,
+        )
 
     def _allowing(self, more: Sequence[str]) -> Allowed:
         """What the job allows, and more."""
         return Allowed(modules=(*self._allowed.modules, *_listed(more)))
 
     def _serve(
-        self, job: RunningJob, *, host: str, port: int, token: str | None, allow: Sequence[str]
+        self,
+        job: RunningJob,
+        *,
+        host: str,
+        port: int,
+        token: str | None,
+        allow: Sequence[str],
+        programs: Sequence[str],
     ) -> Server:
         """Serve the running job; what this one allows is allowed to requests."""
         modules = (*self._allowed.modules, *_listed(allow))
-        return serve(job, host=host, port=port, token=token, allow=modules)
+        return serve(
+            job,
+            host=host,
+            port=port,
+            token=token,
+            allow=modules,
+            programs=_listed(programs),
+            kind=Job,
+        )
 
     def _seams(self, clock: Clock, in_process: InProcess | None) -> Seams:
         return job_seams(

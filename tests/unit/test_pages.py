@@ -33,8 +33,13 @@ from tests.pages import DOCS, run_page
         ("replay", 5),
         ("rows-in-order", 4),
         ("scaling", 6),
+<<<<<<< HEAD
         ("upgrading", 2),
         ("watching-a-job", 5),
+=======
+        ("upgrading", 3),
+        ("watching-a-job", 4),
+>>>>>>> 8ee761d2
     ],
 )
 def test_the_page_runs_as_it_is_written(name: str, answers: int, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from rechannel.assembly.assemble import OWNER, assemble
 from rechannel.assembly.parts import Parts
 from rechannel.assembly.replaying import ReplayText, replay
 from rechannel.assembly.seams import Clock, LeaseLike, Seams, Start
-from rechannel.assembly.upgrading import plan_upgrade
+from rechannel.assembly.upgrading import plan_upgrade, rehearse_upgrade
 
 __all__ = [
     "OWNER",
@@ -16,5 +16,6 @@ __all__ = [
     "Start",
     "assemble",
     "plan_upgrade",
+    "rehearse_upgrade",
     "replay",
 ]

@@ -21,6 +21,7 @@ from rechannel.cli.jobs.abort import abort
 from rechannel.cli.jobs.advice import advice
 from rechannel.cli.jobs.control import control
 from rechannel.cli.jobs.controllers import controllers
+from rechannel.cli.jobs.deploy import deploy
 from rechannel.cli.jobs.events import events
 from rechannel.cli.jobs.history import history
 from rechannel.cli.jobs.plan import plan
@@ -97,6 +98,7 @@ def rechannel(
 app.command("demo")(demo)
 app.command("run")(run)
 app.command("upgrade")(upgrade)
+app.command("deploy")(deploy)
 app.command("ingest")(ingest)
 app.command("status")(status)
 app.command("state")(state)

@@ -98,6 +98,13 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
             help="A module whose functions and controllers requests may name. May be repeated.",
         ),
     ] = None,
+    programs: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PLACE",
+            help="A file or directory of programs that requests may deploy; see `deploy`. May be repeated.",
+        ),
+    ] = None,
     stop_timeout: Annotated[
         str,
         typer.Option(
@@ -144,7 +151,10 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
         if running is None:
             return
         signals.listen()  # again: Spark installs its own handler when a session is made
-        with _heard_by_jvm(), _served(running, serve, token, allow or (), signals.asked) as server:
+        with (
+            _heard_by_jvm(),
+            _served(running, serve, token, allow or (), programs or (), signals.asked) as server,
+        ):
             if server is not None:
                 left = f" (token: {server.token_file})" if server.token_file else ""
                 watcher.say(f"serving it at {server.url}{left}")
@@ -180,6 +190,7 @@ def _served(
     address: str | None,
     token: str | None,
     allow: Sequence[str],
+    programs: Sequence[str],
     asked: Event,
 ) -> Iterator[Server | None]:
     """Serve the job if an address is given; stop it if that fails.
@@ -192,7 +203,7 @@ def _served(
     try:
         if address is not None:
             host, port = split_address(address)
-            server = running.serve(host, port, token_of(token), allow)
+            server = running.serve(host, port, token_of(token), allow, programs)
     except RechannelError:
         running.stop()
         raise

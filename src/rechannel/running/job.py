@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from rechannel.dataflow.evolution.evolution import Logic, stream_of
 from rechannel.dataflow.streams.stream import Stream
 from rechannel.engine.loop.heartbeat import RENEW_SECONDS
 from rechannel.engine.loop.life import Life
+from rechannel.engine.program.deploying import UnchangedError
 from rechannel.engine.program.explain import explain
 from rechannel.engine.reconfigure.calls import wait_for
 from rechannel.engine.reconfigure.history import read_history
@@ -34,13 +35,15 @@ from rechannel.model.configuration import Configuration
 from rechannel.model.text import Text
 from rechannel.monitoring import JobStatus, ReconfigurationSummary, SinkStatus
 from rechannel.reconfigure.arguments import check_at, check_words, strategy_of
-from rechannel.reconfigure.edits import AnyChange, change_set
+from rechannel.reconfigure.edits import AnyChange, ChangeSet, change_set
 from rechannel.reconfigure.moment import EventMoment
 from rechannel.reconfigure.plan import Plan, plan
 from rechannel.reconfigure.requests import Request
 from rechannel.reconfigure.strategies import Strategy
+from rechannel.reconfigure.upgrade_plan import UpgradePlan
 from rechannel.replayed import Replay
 from rechannel.running.controllers import ControllerHandle
+from rechannel.running.deploying import Texts, plan_deploy, request_of
 from rechannel.running.reconfiguration import ASKED, Reconfiguration, abort, failure
 from rechannel.running.replaying import Replayer, replayable
 from rechannel.running.server import Server, ServerFactory
@@ -61,10 +64,15 @@ if TYPE_CHECKING:
 class RunningJob:
     """The handle on a running job. All methods may be called from any thread."""
 
-    def __init__(self, parts: Parts, serve: ServerFactory, replayer: Replayer) -> None:
-        """Start the threads. serve, replayer: what `serve` and `replay` call; only the entry point knows them."""
+    def __init__(
+        self, parts: Parts, serve: ServerFactory, replayer: Replayer, texts: Texts
+    ) -> None:
+        """Start the threads. serve, replayer, texts: what `serve`, `replay` and `deploy` call; only the entry point
+        knows them.
+        """
         self._parts = parts
         self._serve = serve
+        self._texts = texts
         self._replayer = replayer
         parts.controllers.replayer = self.replay
         self._driver = parts.driver
@@ -270,15 +278,28 @@ class RunningJob:
         """
         fixed = change if isinstance(change, Plan) else None
         wanted = change.change if isinstance(change, Plan) else change
+        how = strategy_of(fixed.strategy if fixed and strategy is None else strategy)
+        return self._requested(change_set(wanted), how, at, cause, fixed=fixed, supersede=supersede)
+
+    def _requested(
+        self,
+        asked: ChangeSet,
+        how: Strategy,
+        at: int | datetime | EventMoment | None,
+        cause: str,
+        *,
+        fixed: Plan | None = None,
+        supersede: bool = False,
+    ) -> Reconfiguration:
+        """Request changes of the driver. fixed: the plan that they are, if they were planned."""
         if not self.is_active:
             msg = f"job {self.name!r} does not run: start it, then change it"
             raise RefusedError(msg)
-        how = strategy_of(fixed.strategy if fixed and strategy is None else strategy)
         check_at(at)
         check_words(cause, "cause")
         switch, opener = self._parts.switch, self._parts.opener
         place = self._driver.position
-        with offered_change(change_set(wanted), switch, opener, place, supersede=supersede) as made:
+        with offered_change(asked, switch, opener, place, supersede=supersede) as made:
             request = Request(
                 change=made,
                 strategy=how,
@@ -293,6 +314,56 @@ class RunningJob:
             return Reconfiguration(
                 self._parts, wait_for(answer, "the request for a reconfiguration")
             )
+
+    def plan_deploy(self, job: Any, *, without: Collection[str] = ()) -> UpgradePlan:
+        """Return what `deploy` would do. Nothing happens; stored rows are converted on trial, for at most a minute.
+
+        job, without: as for `deploy`.
+
+        Raises:
+            OtherDataflowError, RefusedError, DataflowError: `deploy` would raise it.
+        """
+        return plan_deploy(self._parts, self._texts(job, without=without, what="the program"))
+
+    def deploy(
+        self,
+        job: Any,
+        *,
+        without: Collection[str] = (),
+        at: int | datetime | EventMoment | None = None,
+        supersede: bool = False,
+        what: str = "the program",
+        cause: str = ASKED,
+    ) -> Reconfiguration | None:
+        """Let another text of the program take over, without a stop. Returns as soon as that is accepted.
+
+        The text is compared with the running program by the rules of `rechannel upgrade`, and takes over at one
+        timestep boundary. After that, the job is restarted with it.
+
+        Args:
+            job: an `rc.Job` of the same name and state directory, that is not started. Its settings, its
+                controllers and what it allows hold from the next start on.
+            without: operators whose state is dropped, sources whose offsets are forgotten, and sinks in
+                quarantine whose unpublished timesteps are given up.
+            at: when it holds, as for `reconfigure`; None = at the next possible timestep boundary.
+            supersede: replace another change of the program that has not begun.
+            what: is deployed, in words, for the history and for messages.
+            cause: who asks and why, for the history.
+
+        Returns:
+            None if the program is the running one.
+
+        Raises:
+            OtherDataflowError: something would be lost; the message has the line that is missing.
+            RefusedError: a running job cannot do it, with the reason and what to do. Nothing has happened then.
+            DataflowError: the dataflow cannot run as written.
+        """
+        check_words(what, "what")
+        asked = request_of(self._texts(job, without=without, what=what))
+        try:
+            return self._requested(asked, strategy_of(None), at, cause, supersede=supersede)
+        except UnchangedError:
+            return None
 
     def abort(self, id_: str, reason: str = ASKED) -> None:
         """End a reconfiguration that has not begun, or roll back one that has. Raises RefusedError."""
@@ -401,8 +472,9 @@ class RunningJob:
         port: int = 8520,
         token: str | None = None,
         allow: Sequence[str] = (),
+        programs: Sequence[str] = (),
     ) -> Server:
-        """Answer HTTP requests until the job ends: watch, plan, reconfigure, abort, history, metrics.
+        """Answer HTTP requests until the job ends: watch, plan, reconfigure, deploy, abort, history, metrics.
 
         Args:
             host: address to listen at.
@@ -412,12 +484,14 @@ class RunningJob:
             allow: modules, with their submodules, whose functions (`assign_logic`) and controllers
                 requests may name, beside those of `rc.Job(allow=...)`. Controllers that were
                 installed by such a path come back if this driver does not have them.
+            programs: files and directories on this machine with programs that requests may deploy: a
+                request names one of them, and this process imports it.
 
         Raises:
             SetUpError: the extra `serve` is not installed.
-            RefusedError: the port is taken.
+            RefusedError: the port is taken, or a place of programs may be written by every user.
         """
-        return self._serve(self, host=host, port=port, token=token, allow=allow)
+        return self._serve(self, host=host, port=port, token=token, allow=allow, programs=programs)
 
     # State ---------------------------------------------------------------------------------------------------
 

@@ -45,6 +45,13 @@ class ServerFactory(Protocol):
     """Starts a server of a job."""
 
     def __call__(
-        self, job: RunningJob, *, host: str, port: int, token: str | None, allow: Sequence[str]
+        self,
+        job: RunningJob,
+        *,
+        host: str,
+        port: int,
+        token: str | None,
+        allow: Sequence[str],
+        programs: Sequence[str],
     ) -> Server:
         """Start it. Raises SetUpError without the extra `serve`, RefusedError if the port is taken."""

@@ -16,9 +16,12 @@ from rechannel.running import RunningJob
 from rechannel.serve.allowed import Allowed
 from rechannel.serve.control_routes import BODIES as OF_CONTROLLERS
 from rechannel.serve.control_routes import control_routes
+from rechannel.serve.deploy_routes import BODIES as OF_DEPLOYS
+from rechannel.serve.deploy_routes import deploy_routes
 from rechannel.serve.failures import status_of
 from rechannel.serve.guard import Guard, Rules
 from rechannel.serve.health import health_routes
+from rechannel.serve.programs import Deploys
 from rechannel.serve.routes import BODIES, change_routes, watch_routes
 from rechannel.serve.schemas import schemas as known_schemas
 from rechannel.version import __version__
@@ -26,7 +29,7 @@ from rechannel.version import __version__
 _KINDS = {404: "not_found", 405: "not_allowed"}
 
 
-def application(job: RunningJob, rules: Rules, allowed: Allowed) -> Guard:
+def application(job: RunningJob, rules: Rules, allowed: Allowed, deploys: Deploys) -> Guard:
     """The routes of a job, with the guard before them."""
     app = _Application(
         title=f"Rechannel: {job.name}",
@@ -40,6 +43,7 @@ def application(job: RunningJob, rules: Rules, allowed: Allowed) -> Guard:
     app.include_router(health_routes(job))
     app.include_router(watch_routes(job))
     app.include_router(change_routes(job, allowed))
+    app.include_router(deploy_routes(job, deploys))
     app.include_router(control_routes(job, allowed))
     app.add_exception_handler(HTTPException, _unknown)
     app.add_exception_handler(RequestValidationError, _malformed)
@@ -55,7 +59,7 @@ class _Application(FastAPI):
         document = super().openapi()
         schemas = document.setdefault("components", {}).setdefault("schemas", {})
         _, made = models_json_schema(
-            [(body, "validation") for body in (*BODIES, *OF_CONTROLLERS)],
+            [(body, "validation") for body in (*BODIES, *OF_DEPLOYS, *OF_CONTROLLERS)],
             ref_template="#/components/schemas/{model}",
         )
         schemas.update(made.get("$defs", {}))

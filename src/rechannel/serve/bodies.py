@@ -120,8 +120,49 @@ class ReconfigureBody(Body):
 
     def when(self) -> int | datetime | EventMoment | None:
         """From when it holds; None = as soon as possible."""
-        at = self.at
-        return watermark(at.event_time, at.operator) if isinstance(at, AtEventTime) else at
+        return _moment_of(self.at)
+
+
+class DeployPlanBody(Body):
+    """A program's file on the server's own disk, which is imported there."""
+
+    file: Annotated[
+        Words,
+        Field(description="A Python file in a place that `serve(programs=...)` allows."),
+    ]
+    name: Annotated[
+        Words | None, Field(description="The variable of its job; default: the only one.")
+    ] = None
+    sha256: Annotated[
+        Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None,
+        Field(description="Of the file; another one is refused."),
+    ] = None
+    without: Annotated[
+        tuple[Words, ...],
+        Field(
+            description="Operators whose state, or sources whose offsets are dropped.",
+            max_length=MOST_CHANGES,
+        ),
+    ] = ()
+
+
+class DeployBody(DeployPlanBody):
+    """A program's file that takes over, and when."""
+
+    at: Annotated[
+        Timestep | Moment | AtEventTime | None,
+        Field(description="From when it holds, as for POST /reconfigure."),
+    ] = None
+    supersede: Annotated[
+        bool, Field(description="Take the place of another change of the program.")
+    ] = False
+    cause: Annotated[Words, Field(description="Who requests it and why, for the history.")] = (
+        "asked for over HTTP"
+    )
+
+    def when(self) -> int | datetime | EventMoment | None:
+        """From when it holds; None = as soon as possible."""
+        return _moment_of(self.at)
 
 
 class AbortBody(Body):
@@ -184,6 +225,10 @@ class Failure(BaseModel):
 
     error: Annotated[str, Field(description="Kind of the error.")]
     message: Annotated[str, Field(description="What is wrong, and what to do next.")]
+
+
+def _moment_of(at: int | datetime | AtEventTime | None) -> int | datetime | EventMoment | None:
+    return watermark(at.event_time, at.operator) if isinstance(at, AtEventTime) else at
 
 
 def _exactly_one(**given: object) -> None:

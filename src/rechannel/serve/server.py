@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
@@ -111,13 +112,16 @@ def serve(
     port: int = PORT,
     token: str | None = None,
     allow: Sequence[str] = (),
+    programs: Sequence[str] = (),
+    kind: type = object,
     words: Callable[[], str] = secrets.token_urlsafe,
 ) -> Server:
     """Serve a running job over HTTP, in a thread.
 
     port: 0 takes a free one. token: what every request must carry; without one, `words` makes it, and it is written to
     a file that this user's commands find. allow: modules whose functions and controllers requests may name; controllers
-    that were installed by such a path, and that this driver does not have, come back.
+    that were installed by such a path, and that this driver does not have, come back. programs: files and directories
+    of programs that requests may deploy; kind: the class of jobs in them.
 
     Raises SetUpError without the extra `serve`; RefusedError if the port is taken, the token's file cannot be written,
     or the job does not run.
@@ -129,11 +133,13 @@ def serve(
     from rechannel.serve.app import application
     from rechannel.serve.guard import Rules
     from rechannel.serve.health import OPEN
+    from rechannel.serve.programs import Deploys, programs_of
 
     if not job.is_active:
         msg = f"job {job.name!r} is not running: start it, then serve it"
         raise RefusedError(msg)
     allowed = Allowed(modules=tuple(allow) if not isinstance(allow, str) else (allow,))
+    deploys = Deploys(programs_of(programs), kind, time.time())
     if allowed.modules:
         job.readmit(allowed.controller)
     if token is not None:
@@ -147,7 +153,7 @@ def serve(
         local=token is None and is_loopback(host),
         unlocked=OPEN,
     )
-    config = configuration(application(job, rules, allowed))
+    config = configuration(application(job, rules, allowed, deploys))
     return Server(job, uvicorn.Server(config), listener, secret, left)
 
 

@@ -26,6 +26,7 @@ COMMANDS = [
         "demo",
         "run",
         "upgrade",
+        "deploy",
         "ingest",
         "status",
         "state",

@@ -48,7 +48,7 @@ CauseOption: TypeAlias = Annotated[
 CAUSE = "asked for on the command line"
 
 
-def _moment_from(
+def moment_from(
     at: AtOption = None, supersede: SupersedeOption = False, cause: CauseOption = CAUSE
 ) -> Json:
     """The fields of a request that say when its change holds, and why."""
@@ -60,7 +60,7 @@ def _wait_from(wait: WaitOption = False, timeout: TimeoutOption = WAIT) -> float
     return seconds(timeout) if wait else None
 
 
-ChosenMoment: TypeAlias = Annotated[Json, Made(_moment_from)]
+ChosenMoment: TypeAlias = Annotated[Json, Made(moment_from)]
 ChosenWait: TypeAlias = Annotated[float | None, Made(_wait_from)]
 
 
@@ -113,11 +113,16 @@ def _send(
     with Client(url, token) as job:
         answer = job.post("reconfigure", body=body)
         if wait is not None:
-            answer = _wait_for_end(job, answer["id"], wait)
+            answer = wait_for_end(job, answer["id"], wait)
     if as_json:
         show_json(answer)
     else:
-        show(_outcome(answer))
+        show(outcome(answer))
+    check_end(url, answer, wait=wait)
+
+
+def check_end(url: str, answer: dict[str, Any], *, wait: float | None) -> None:
+    """End the command with its exit code if a reconfiguration that it has waited for is not done."""
     if wait is not None and answer["open"]:
         say(_timeout_message(url, answer["id"]))
         raise typer.Exit(GOES_ON)
@@ -125,7 +130,7 @@ def _send(
         raise typer.Exit(NOT_DONE)
 
 
-def _wait_for_end(job: Client, id_: str, most: float) -> dict[str, Any]:
+def wait_for_end(job: Client, id_: str, most: float) -> dict[str, Any]:
     """The reconfiguration once it is finished, or after `most` seconds."""
     until = time.monotonic() + most
     while True:
@@ -143,7 +148,8 @@ def _timeout_message(url: str, id_: str) -> str:
     )
 
 
-def _outcome(answer: dict[str, Any]) -> str:
+def outcome(answer: dict[str, Any]) -> str:
+    """Return in a sentence what became of a reconfiguration."""
     if "phase" not in answer:
         return f"Reconfiguration {answer['id']} is accepted."
     text = f"Reconfiguration {answer['id']} is {answer['phase']}"

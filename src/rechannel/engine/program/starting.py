@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rechannel.dataflow.checks.check import fingerprint
+from rechannel.dataflow.evolution.declared import DECLARED, Declared
 from rechannel.dataflow.evolution.migration import Migrate, functions_of
 from rechannel.dataflow.evolution.migration_json import mended_json
 from rechannel.dataflow.graph.nodes import Dataflow
@@ -20,14 +20,8 @@ from rechannel.engine.journal.incarnations import operators_of
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.assigned import ASSIGNED, assigned_again
 from rechannel.engine.program.carrying import Stored
-from rechannel.engine.program.declared import (
-    DECLARED,
-    Declared,
-    check_declared,
-    with_names,
-    with_operator_names,
-)
-from rechannel.engine.program.describing import STATE, state_of
+from rechannel.engine.program.declared import check_declared, with_names, with_operator_names
+from rechannel.engine.program.describing import STATE
 from rechannel.engine.program.dividing import check_spreads
 from rechannel.engine.program.leading_back import Return, Text, leading_back
 from rechannel.engine.program.restarting import (
@@ -36,18 +30,18 @@ from rechannel.engine.program.restarting import (
     check_sinks,
     check_sources,
     check_state,
-    lasting,
     sinks_of,
     sources_of,
 )
 from rechannel.engine.program.stored_versions import stored_schema_versions
+from rechannel.engine.program.upgrade_checks import check_owed
 from rechannel.engine.program.upgrading import AT_START, Upgrade, unchanged_live, upgraded
 from rechannel.engine.program.versions import (
     NOTE,
     Program,
-    bound,
     compile_program,
     current_version,
+    text_of,
 )
 from rechannel.errors import OtherDataflowError, RefusedError
 from rechannel.model.codec import Json
@@ -110,15 +104,7 @@ def start_program(
         dataflow, assigned = assigned_again(dataflow, before, provided, start.find)
         if dataflow is not written and resolve is not None:
             schemas = resolve(dataflow)
-    logics = bound(dataflow, schemas)
-    text = Text(
-        identity=dataflow_identity(dataflow),
-        operators=fingerprint(dataflow, schemas),
-        lasting=lasting(dataflow, logics),
-        state=state_of(dataflow, logics),
-        sources=sources_of(dataflow),
-        logics=logics,
-    )
+    text = text_of(dataflow, schemas)
     stored = partial(stored_schema_versions, store, lambda: state)
     back = leading_back(text, known, current, stored) if start.revert else None
     _check_text(text, dataflow_identity(written), known, current, start, stored)
@@ -179,7 +165,10 @@ def _upgrade(
     if start.revert:
         msg = "start(upgrade=True, revert=True): go back to the program from before, or upgrade to another one"
         raise RefusedError(msg)
-    return upgraded(text, known, current, start.declared, stored, state)
+    upgrade = upgraded(text, known, current, start.declared, stored, state)
+    if upgrade is not None:
+        check_owed(state, text.identity)
+    return upgrade
 
 
 def _check_members(

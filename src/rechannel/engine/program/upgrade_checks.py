@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from rechannel.dataflow.evolution.declared import Declared, Held
 from rechannel.dataflow.evolution.description import Description
 from rechannel.dataflow.evolution.migration import Migrate
 from rechannel.engine.journal.state import JournalState
-from rechannel.engine.program.declared import Declared, Held
 from rechannel.engine.program.describing import STATE
 from rechannel.engine.program.leading_back import Text
 from rechannel.engine.program.restarting import other_memory

@@ -15,15 +15,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from rechannel.dataflow.evolution.declared import DECLARED, Declared, Held
 from rechannel.dataflow.evolution.description import Description
 from rechannel.dataflow.evolution.migration import Migrate
 from rechannel.engine.journal.entries import Body, Reconfiguring
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.carrying import Carried, Stored, carried_state, next_schema_versions
-from rechannel.engine.program.declared import DECLARED, Declared, Held, renames, with_names
+from rechannel.engine.program.declared import renames, with_names
 from rechannel.engine.program.describing import STATE
 from rechannel.engine.program.leading_back import Text
-from rechannel.engine.program.upgrade_checks import check_owed, check_swapped, check_upgrade
+from rechannel.engine.program.upgrade_checks import check_swapped, check_upgrade
 from rechannel.errors import OtherDataflowError, RechannelError
 from rechannel.model.codec import Json
 from rechannel.reconfigure.events import Finished
@@ -92,7 +93,6 @@ def upgraded(
         )
         raise OtherDataflowError(msg)
     check_upgrade(held, text, declared, renamed)
-    check_owed(state, text.identity)
     _check_units(text, known, base, held, declared)
     before, after = held.get(STATE, {}), text.state
     old = {name: Description.from_json(one) for name, one in before.items() if name in after}

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from rechannel.dataflow.checks.changelogs import has_changelog
 from rechannel.dataflow.checks.check import fingerprint
+from rechannel.dataflow.evolution.declared import DECLARED
 from rechannel.dataflow.evolution.difference import Difference, differences
 from rechannel.dataflow.evolution.migration import Migrate
 from rechannel.dataflow.evolution.migration_json import migration_from_json
@@ -26,10 +27,10 @@ from rechannel.dataflow.identity.provided import Provided
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.assigned import assigned_after
 from rechannel.engine.program.carrying import Stored, carried, next_schema_versions
-from rechannel.engine.program.declared import DECLARED
+from rechannel.engine.program.deploying import check_live, deployed
 from rechannel.engine.program.describing import STATE, state_of
 from rechannel.engine.program.dividing import no_longer_divisible
-from rechannel.engine.program.leading_back import Return
+from rechannel.engine.program.leading_back import Return, Text
 from rechannel.engine.program.physical import PhysicalPlan, Stage, compile_plan
 from rechannel.engine.program.programs import Passage, program_of
 from rechannel.engine.program.restarting import (
@@ -45,6 +46,7 @@ from rechannel.kernels.protocol.program import StageProgram
 from rechannel.kernels.protocol.resolved import looking_for_ends, telling_late
 from rechannel.model.codec import Json, encode
 from rechannel.reconfigure.changes.program import ChangeProgram
+from rechannel.reconfigure.deploy import Deploy
 from rechannel.state.store import Store
 
 NOTE = "program"
@@ -186,6 +188,19 @@ def bound(dataflow: Dataflow, schemas: Mapping[str, pa.Schema]) -> dict[str, Sta
     return logics
 
 
+def text_of(dataflow: Dataflow, schemas: Mapping[str, pa.Schema]) -> Text:
+    """Return what a dataflow means for state. schemas: columns of all nodes."""
+    logics = bound(dataflow, schemas)
+    return Text(
+        identity=dataflow_identity(dataflow),
+        operators=fingerprint(dataflow, schemas),
+        lasting=lasting(dataflow, logics),
+        state=state_of(dataflow, logics),
+        sources=sources_of(dataflow),
+        logics=logics,
+    )
+
+
 def _same_stage(name: str, before: Program, plan: PhysicalPlan, changed: frozenset[str]) -> bool:
     """Return whether the program of a stage can stay. changed: nodes with other logic or converted state."""
     old = next((stage for stage in before.plan.stages if stage.name == name), None)
@@ -220,6 +235,20 @@ def _columns(logic: StatefulLogic) -> list[str]:
     return [str(s) for s in (logic.key_schema, logic.value_schema, logic.state_schema)]
 
 
+def deployed_to(
+    before: Program,
+    dataflow: Dataflow,
+    schemas: Mapping[str, pa.Schema],
+    deploy: Deploy,
+    stored: Stored,
+    state: JournalState,
+) -> Upgrade:
+    """Return what the deploy of a text does to the running program. See `deploying.deployed`, also for errors."""
+    known = {**(state.notes.get(NOTE) or {}), str(before.version): before.record}
+    text = text_of(dataflow, schemas)
+    return deployed(text, known, before.version, deploy.declared, stored, state)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Succession:
     """The next version of a program and what it means for the Configuration."""
@@ -242,25 +271,27 @@ def succeed(  # noqa: PLR0913 - what a version is made of
     assigned: Mapping[str, Factory] | None = None,
     stream_ms: int | None = None,
     stored: Stored = lambda operator: None,
+    deploy: Deploy | None = None,
 ) -> Succession:
     """Make the next version of a running program, without any effect on it.
 
     text: what is asked for, in words. version: its number.
     defaults: `tasks` and `bins` of operators that are new. migrate: by operator,
     what becomes of its state. assigned: by node, what makes its logic of parameters. stream_ms: time of the change.
-    stored: which schema versions of state are stored.
+    stored: which schema versions of state are stored. deploy: if another text is deployed: what it declares and
+    provides.
     Raises RefusedError, DataflowError.
     """
-    found = _checked_differences(before, dataflow, schemas, text)
-    old, new = bound(before.dataflow, before.schemas), bound(dataflow, schemas)
+    found = _checked_differences(before, dataflow, schemas, text, deploy, migrate or {})
+    old, meant = bound(before.dataflow, before.schemas), text_of(dataflow, schemas)
+    new = meant.logics
     record = {
         "text": text,
-        "identity": dataflow_identity(dataflow),
-        "operators": fingerprint(dataflow, schemas),
-        "lasting": lasting(dataflow, new),
-        "sources": sources_of(dataflow),
-        **({STATE: described} if (described := state_of(dataflow, new)) else {}),
-        **({DECLARED: before.record[DECLARED]} if DECLARED in before.record else {}),
+        "identity": meant.identity,
+        "operators": meant.operators,
+        "lasting": meant.lasting,
+        "sources": meant.sources,
+        **({STATE: meant.state} if meant.state else {}),
     }
     record |= assigned_after(before.record, found, assigned or {})
     plan = compile_plan(dataflow, schemas, new)
@@ -271,8 +302,9 @@ def succeed(  # noqa: PLR0913 - what a version is made of
     logics = {n: before.record["logics"].get(n, 1) + (n in changed) for n in sorted(stages)}
     record["logics"] = logics
     record.update(next_schema_versions(before.record, old, new, logics, made, stored))
+    record.update(_declared(before.record, deploy, new.keys(), made.keys()))
     functions = [one.forth.function for one in made.values() if one.forth.function is not None]
-    provided = before.provided.also(functions)
+    provided = (before.provided if deploy is None else deploy.provided).also(functions)
     program = compile_program(
         dataflow, schemas, store, version, record, provided, before=before, changed=other
     )
@@ -280,13 +312,32 @@ def succeed(  # noqa: PLR0913 - what a version is made of
     return Succession(program=program, change=change, difference=found)
 
 
+def _declared(
+    before: Mapping[str, Json],
+    deploy: Deploy | None,
+    operators: Collection[str],
+    made: Collection[str],
+) -> Mapping[str, Json]:
+    """Return the member `declared`: of a deploy, what its text declares; else, what has been carried out."""
+    if deploy is not None:
+        return deploy.declared.member(before, operators, made)
+    return {DECLARED: before[DECLARED]} if DECLARED in before else {}
+
+
 def _checked_differences(
-    before: Program, dataflow: Dataflow, schemas: Mapping[str, pa.Schema], text: str
+    before: Program,
+    dataflow: Dataflow,
+    schemas: Mapping[str, pa.Schema],
+    text: str,
+    deploy: Deploy | None,
+    migrate: Mapping[str, Migrate],
 ) -> Difference:
     """Return how a dataflow differs from the running one. Raises RefusedError if it must not, or does not."""
     found = differences(before.dataflow, dataflow, old_schemas=before.schemas, new_schemas=schemas)
+    if deploy is not None:
+        check_live(found)
     found.check()
-    if not found:
+    if not found and not (deploy is not None and migrate):
         msg = f"{text}: this changes nothing in the dataflow"
         raise RefusedError(msg)
     return found

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rechannel.engine.program.physical import PhysicalPlan
 from rechannel.engine.program.position import StreamPosition
+from rechannel.engine.program.versions import Program
 from rechannel.engine.reconfigure.switch import Opener, ProgramSwitch, successor_of
 from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.edits import ChangeSet
@@ -20,6 +21,8 @@ class Proposal:
 
     change: Change
     channels: Channels
+    program: Program | None = None
+    """The version that would take over; None if the program stays. `upgrade` is set if a text is deployed."""
 
 
 @contextmanager
@@ -38,7 +41,8 @@ def proposed_change(
     change, ready = successor_of(asked, switch, opener, position)
     try:
         channels = Channels(before=here, after=upstreams_of(ready.plan))
-        yield Proposal(change=asked.together(change), channels=channels)
+        program = replace(ready.program, upgrade=ready.upgrade)
+        yield Proposal(change=asked.together(change), channels=channels, program=program)
     finally:
         switch.put_away(ready)
 

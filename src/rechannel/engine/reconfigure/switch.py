@@ -22,10 +22,12 @@ from rechannel.dataflow.graph.nodes import Dataflow, Node, Source
 from rechannel.dataflow.graph.schema import resolve
 from rechannel.dataflow.identity.factories import Factory
 from rechannel.engine.journal.state import JournalState
+from rechannel.engine.program.deploying import with_assigned
 from rechannel.engine.program.physical import PhysicalPlan
 from rechannel.engine.program.position import StreamPosition
 from rechannel.engine.program.stored_versions import stored_schema_versions
-from rechannel.engine.program.versions import Program, Succession, succeed
+from rechannel.engine.program.upgrading import Upgrade
+from rechannel.engine.program.versions import Program, Succession, deployed_to, succeed
 from rechannel.engine.publish.publisher import Publisher
 from rechannel.engine.reconfigure.kept_writers import OpenWriter, begin_new, writers_of
 from rechannel.engine.stages.loading import Loader, given_state, load_added
@@ -35,6 +37,7 @@ from rechannel.errors import NotReadyError, RefusedError
 from rechannel.model.codec import Json
 from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.changes.program import ChangeProgram
+from rechannel.reconfigure.deploy import Deploy, deploy_of
 from rechannel.reconfigure.edits import ChangeSet
 from rechannel.sinks.spare import spent
 from rechannel.sinks.writer import SinkWriter
@@ -59,6 +62,8 @@ class Ready:
     """Edits that add the initial state of new operators, whose files are written already."""
     before: Ready | None = None
     """The version that it was made from, until it begins."""
+    upgrade: Upgrade | None = None
+    """What a deploy does; None of other changes."""
 
     @property
     def plan(self) -> PhysicalPlan:
@@ -136,7 +141,7 @@ class Opener:
             return writers_of(plan, None, {}, self.writer)
         return writers_of(plan, before.plan, before.writers, self.writer)
 
-    def succeed(
+    def succeed(  # noqa: PLR0913 - what a version is made of
         self,
         before: Ready,
         dataflow: Dataflow,
@@ -147,14 +152,21 @@ class Opener:
         assigned: Mapping[str, Factory],
         stream_ms: int,
         state: Callable[[], JournalState],
+        deploy: Deploy | None = None,
     ) -> tuple[ChangeProgram, Ready]:
         """Make the next version, and the change that leads to it. state: returns the present state of the journal.
 
-        Raises RefusedError, DataflowError; then nothing stays open.
+        deploy: if the dataflow is another text, what it declares and provides. Raises RefusedError, DataflowError; then
+        nothing stays open.
         """
         readers = self.readers(dataflow, before.readers)
+        stored = partial(stored_schema_versions, self.store, state)
         try:
             schemas = self.schemas(dataflow, readers)
+            upgrade = None
+            if deploy is not None:
+                upgrade = deployed_to(before.program, dataflow, schemas, deploy, stored, state())
+                migrate = deploy.declared.undone(before.program.record)
 
             def make(at_ms: int) -> Succession:
                 return succeed(
@@ -168,7 +180,8 @@ class Opener:
                     migrate=migrate,
                     assigned=assigned,
                     stream_ms=at_ms,
-                    stored=partial(stored_schema_versions, self.store, state),
+                    stored=stored,
+                    deploy=deploy,
                 )
 
             made = make(stream_ms)
@@ -183,6 +196,7 @@ class Opener:
             writers=writers,
             stamp=(lambda at_ms: make(at_ms).program) if moves_state else None,
             before=before,
+            upgrade=upgrade,
         )
         return replace(made.change, base=before.program.version), ready
 
@@ -250,16 +264,20 @@ def successor_of(
     asked: ChangeSet, switch: ProgramSwitch, opener: Opener, position: StreamPosition
 ) -> tuple[ChangeProgram, Ready]:
     """Open the version that edits make of the running one. Raises RefusedError, DataflowError."""
-    before = switch.current
+    before, deploy = switch.current, deploy_of(asked)
+    dataflow = asked.applied(before.program.dataflow)
+    if deploy is not None:
+        dataflow = with_assigned(dataflow, before.program.dataflow, before.program.record)
     return opener.succeed(
         before,
-        asked.applied(before.program.dataflow),
+        dataflow,
         text=asked.text,
         version=switch.next_version(),
         migrate=asked.migrations,
         assigned=asked.assigned,
         stream_ms=position.time_ms,
         state=switch.state,
+        deploy=deploy,
     )
 
 
@@ -391,7 +409,7 @@ class ProgramSwitch:
     def begin(self, version: int) -> Ready:
         """Let a version take over; no timestep is in flight. The source tracker closes readers of removed sources."""
         # `stamp` and `before` refer to the previous version: kept, they would keep all earlier versions in memory.
-        ready = replace(self._get(version), stamp=None, loaded={}, before=None)
+        ready = replace(self._get(version), stamp=None, loaded={}, before=None, upgrade=None)
         self._runner.switch_to(ready.plan, ready.program.programs, ready.readers)
         self._publisher.switch_to(ready.plan.sinks, ready.writers)
         self._view.switch_to(ready.plan, ready.program.programs)

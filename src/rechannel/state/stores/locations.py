@@ -43,6 +43,15 @@ def open_store(
     return SharedStore(backing, cache, cache_bytes)
 
 
+def place_of(store: Store) -> str | None:
+    """Return the directory or URL of a store; None of one that has no place, as in memory."""
+    if isinstance(store, SharedStore):
+        return place_of(store.backing)
+    if isinstance(store, RemoteStore):
+        return store.url
+    return str(store.root) if isinstance(store, LocalStore) else None
+
+
 def open_backing(state: str | os.PathLike[str], durability: Durability) -> Backing:
     """Return the store at a path or URL, without a cache. Raises RefusedError, SetUpError."""
     text = os.fspath(state)
