@@ -70,6 +70,8 @@ class Branch:
     """Which rows they are made of: empty = the parent's; `LATE`, `DEAD` = those that were too late for the parent, or
     that it could not handle; `CHANGES` = the parent's changelog.
     """
+    source: str | None = None
+    """The only source that its rows can be from; None = there are several."""
 
     def walk(self) -> Iterator[Branch]:
         """Yield this branch and all branches below it."""

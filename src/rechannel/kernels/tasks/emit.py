@@ -137,14 +137,17 @@ class Emitter:
                 yield from self._dead(below, letters, at)
 
     def _aside(self, branch: Branch, side: str, batch: pa.RecordBatch, order: Order) -> Parcels:
-        """Yield blobs made of late rows or dead letters of a branch."""
+        """Yield blobs made of late rows of a branch."""
         for below in branch.branches:
             if below.side == side:
                 yield from self._down(below, batch, order)
 
     def _dead(self, branch: Branch, letters: Letters, order: Order) -> Parcels:
         self.measures.count("rows_dead", len(letters))
-        yield from self._aside(branch, DEAD, letters.batch(branch.node), order)
+        rows = letters.batch(branch.node, self.step.timestep, branch.source)
+        for below in branch.branches:
+            if below.side == DEAD:
+                yield from self._down(below, rows.select(below.schema.names), order)
 
     def _apply(
         self, branch: Branch, batch: pa.RecordBatch
