@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from rechannel.bridge import for_each_batch
     from rechannel.dataflow.streams.columns import computed
     from rechannel.dataflow.streams.joins import between
+    from rechannel.dataflow.streams.letters import dead_letters
     from rechannel.dataflow.streams.reader import read
     from rechannel.dataflow.streams.windowing import every
     from rechannel.engine.spark.session.session import advise, session
@@ -66,6 +67,7 @@ _HOMES = {
     "between": "rechannel.dataflow.streams.joins",
     "compare_profiles": "rechannel.profiling.api",
     "computed": "rechannel.dataflow.streams.columns",
+    "dead_letters": "rechannel.dataflow.streams.letters",
     "every": "rechannel.dataflow.streams.windowing",
     "for_each_batch": "rechannel.bridge",
     "profile": "rechannel.profiling.api",
@@ -142,6 +144,7 @@ __all__ = [
     "compare_profiles",
     "computed",
     "control",
+    "dead_letters",
     "errors",
     "every",
     "for_each_batch",

@@ -1,5 +1,6 @@
 """The programs of other systems that docs/from-*.md shows: they run, and print what ours print."""
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -22,14 +23,21 @@ def programs(page: str, peer: str) -> list[tuple[str, str]]:
 
 CASES = [
     pytest.param(program, printed, id=f"{peer}-{n}")
-    for peer in ("bytewax",)
+    for peer in ("bytewax", "flink")
     for n, (program, printed) in enumerate(programs(f"from-{peer}", peer))
 ]
 
 
 @pytest.mark.parametrize(("program", "printed"), CASES)
 def test_it_prints_the_rows_that_ours_prints(program, printed, tmp_path):
+    # PyFlink starts its workers by the name `python`.
+    path = os.pathsep.join([str(PYTHON.parent), os.environ["PATH"]])
     done = subprocess.run(
-        [PYTHON, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+        [PYTHON, "-W", "ignore", "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.stdout, done.returncode) == (printed, 0), done.stderr

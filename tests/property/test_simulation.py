@@ -647,6 +647,7 @@ NEEDED = (
     "rows of Join",
     "rows of Lookup",
     "rows of Part",
+    "rows of PlacedRows",
     "rows of Sessions",
     "rows of Processing",
     "rows of Running",

@@ -16,10 +16,12 @@ from typing import Any
 
 import pyarrow as pa
 
+import rechannel as rc
 from tests.property.twin_values import Row, mix
 from tests.property.twins import Step, Track
 
 LETTERS = {"operator": "string", "error": "string", "row": "string"}
+PLACED = {**LETTERS, "at_timestep": "bigint"}
 
 
 class DislikedError(Exception):
@@ -137,6 +139,19 @@ class DeadRows(Step):
         return letters
 
 
+@dataclass(eq=False, kw_only=True)
+class PlacedRows(DeadRows):
+    """Dead letters of a step with the timestep that they are of."""
+
+    def build(self, *inputs: Any) -> Any:
+        letters = rc.dead_letters(inputs[0], of=self.inputs[0].name)
+        return letters.map(read_placed, self.ddl, name=self.name)
+
+    def run(self, stream_ms: int, timestep: int, *inputs: list[Row]) -> list[Row]:
+        letters = super().run(stream_ms, timestep, *inputs)
+        return [(*each, timestep) for each in letters]
+
+
 def letter(name: str, error: Exception, columns: Iterable[str], row: Row) -> Row:
     """What becomes of a row."""
     values = {column: _said(value) for column, value in zip(columns, row, strict=True)}
@@ -146,6 +161,11 @@ def letter(name: str, error: Exception, columns: Iterable[str], row: Row) -> Row
 def read(row: Any) -> Row:
     """A dead letter with the text of its row as the twin has it."""
     return row.operator, row.error, _text(json.loads(row.row))
+
+
+def read_placed(row: Any) -> Row:
+    """The same, with the timestep."""
+    return (*read(row), row.at_timestep)
 
 
 def _text(values: dict[str, Any]) -> str:
@@ -179,4 +199,11 @@ def random_failing(rng: Random, name: str, up: Step) -> Failing | None:
 def with_letters(steps: list[Step], name: Any) -> list[Step]:
     """Readers of the dead letters of steps that have some."""
     failing = [step for step in steps if isinstance(step, Failing | FailingTrack)]
-    return [DeadRows(name=name("dead"), columns=dict(LETTERS), inputs=(step,)) for step in failing]
+    return [_reader(step, name) for step in failing]
+
+
+def _reader(step: Failing | FailingTrack, name: Any) -> Step:
+    """Read the dead letters of a step, of some with their timestep."""
+    if step.modulus == 3:
+        return PlacedRows(name=name("dead"), columns=dict(PLACED), inputs=(step,))
+    return DeadRows(name=name("dead"), columns=dict(LETTERS), inputs=(step,))

@@ -18,6 +18,7 @@ from tests.pages import DOCS, run_page
 @pytest.mark.parametrize(
     ("name", "answers"),
     [
+        ("bad-data", 1),
         ("changelogs", 1),
         ("changing-a-stream", 5),
         ("controllers", 11),
@@ -25,6 +26,7 @@ from tests.pages import DOCS, run_page
         ("datasets", 2),
         ("event-time", 9),
         ("from-bytewax", 2),
+        ("from-flink", 1),
         ("joins", 9),
         ("lakes", 2),
         ("process-function", 3),
@@ -33,13 +35,8 @@ from tests.pages import DOCS, run_page
         ("replay", 5),
         ("rows-in-order", 4),
         ("scaling", 6),
-<<<<<<< HEAD
-        ("upgrading", 2),
-        ("watching-a-job", 5),
-=======
         ("upgrading", 3),
-        ("watching-a-job", 4),
->>>>>>> 8ee761d2
+        ("watching-a-job", 5),
     ],
 )
 def test_the_page_runs_as_it_is_written(name: str, answers: int, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ ROOT = [
     "compare_profiles",
     "computed",
     "control",
+    "dead_letters",
     "errors",
     "every",
     "for_each_batch",

@@ -13,9 +13,9 @@ from rechannel.dataflow.graph.naming import caller
 from rechannel.dataflow.graph.nodes import Node
 from rechannel.dataflow.graph.schema import known
 from rechannel.errors import DataflowError
-from rechannel.kernels.functions.dead_letters import OnError
+from rechannel.kernels.functions.dead_letters import PLACE, OnError
 from rechannel.kernels.functions.formats.avro.encoder import AvroEncoder
-from rechannel.kernels.functions.formats.decode import PLACE, Decode
+from rechannel.kernels.functions.formats.decode import Decode
 from rechannel.kernels.functions.formats.encode import Encode
 from rechannel.kernels.functions.formats.encoder import Encoder
 from rechannel.kernels.functions.formats.format import Format

@@ -31,6 +31,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from rechannel.dataflow.checks.changelogs import has_changelog
+from rechannel.dataflow.graph.naming import ancestors
 from rechannel.dataflow.graph.nodes import (
     Changelog,
     Dataflow,
@@ -314,7 +315,18 @@ class _Compiler:
             consumers=tuple(self._consumers(way)),
             sink_buffer=keep,
             branches=tuple(self._branches(way)),
+            source=self._only_source(way),
         )
+
+    def _only_source(self, way: Way) -> str | None:
+        """Return the name of the source that rows which came by a way are from; None if there are several."""
+        first = next(node for node in self.dataflow.nodes if id(node) == way[0][0])
+        sources = [
+            node
+            for node in ancestors(first)
+            if isinstance(node, Source) and not node.connector.rereadable
+        ]
+        return str(sources[0].name) if len(sources) == 1 else None
 
     def _consumers(self, way: Way) -> Iterator[Consumer]:
         for user in self.dataflow.nodes:

@@ -32,6 +32,22 @@ OnError = Literal["fail", "dead_letter"]
 LETTER = pa.schema([("operator", pa.string()), ("error", pa.string()), ("row", pa.string())])
 """Columns of dead letters: name of the node, the error, the row as the text of a JSON object."""
 
+WHOLE_LETTER = pa.schema(
+    [
+        *LETTER,
+        ("at_timestep", pa.int64()),
+        ("source", pa.string()),
+        ("offset", pa.string()),
+    ]
+)
+"""Columns of dead letters with where they are from: the timestep, the name of the source, and the place of the record
+there as the text of a JSON object; null if it is not known. File sinks call a directory `timestep`, so the column
+is called `at_timestep`.
+"""
+
+PLACE = ("topic", "partition", "offset")
+"""Columns that say where a record is from, as sources with offsets have them."""
+
 LONGEST = 4096
 """Most characters of an error that are kept."""
 
@@ -56,6 +72,8 @@ class Letters:
     """The error of each row."""
     rows: Sequence[str] | pa.Array
     """The text of each row, see `row_texts`."""
+    offsets: Sequence[str | None] | None = None
+    """Where the source has each row, see `offsets_of`; None = of none is it known."""
 
     def __len__(self) -> int:
         return len(self.errors)
@@ -63,13 +81,24 @@ class Letters:
     def slice(self, start: int, count: int) -> Letters:
         """Return a range of them."""
         stop = start + count
-        return Letters(errors=self.errors[start:stop], rows=self.rows[start:stop])
+        offsets = None if self.offsets is None else self.offsets[start:stop]
+        return Letters(errors=self.errors[start:stop], rows=self.rows[start:stop], offsets=offsets)
 
-    def batch(self, operator: str) -> pa.RecordBatch:
-        """Return them with the columns of `LETTER`. operator: name of the node that could not handle them."""
-        names = pa.repeat(pa.scalar(operator, pa.string()), len(self))
-        columns = [pa.array(each, pa.string()) for each in (self.errors, self.rows)]
-        return pa.RecordBatch.from_arrays([names, *columns], schema=LETTER)
+    def batch(self, operator: str, timestep: int, source: str | None = None) -> pa.RecordBatch:
+        """Return them with the columns of `WHOLE_LETTER`.
+
+        operator: name of the node that could not handle them. source: that the rows are from, if there is one only.
+        """
+        count = len(self)
+        offsets = [None] * count if self.offsets is None else self.offsets
+        columns = [
+            pa.repeat(pa.scalar(operator, pa.string()), count),
+            *(pa.array(each, pa.string()) for each in (self.errors, self.rows)),
+            pa.repeat(pa.scalar(timestep, pa.int64()), count),
+            pa.repeat(pa.scalar(source, pa.string()), count),
+            pa.array(offsets, pa.string()),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=WHOLE_LETTER)
 
 
 @runtime_checkable
@@ -213,9 +242,19 @@ def letters_of(rows: pa.RecordBatch, failed: Mapping[int, str]) -> Letters | Non
     if not failed:
         return None
     order = sorted(failed)
-    return Letters(
-        errors=[failed[row] for row in order], rows=row_texts(rows.take(pa.array(order)))
-    )
+    bad = rows.take(pa.array(order))
+    errors = [failed[row] for row in order]
+    return Letters(errors=errors, rows=row_texts(bad), offsets=offsets_of(bad))
+
+
+def offsets_of(rows: pa.RecordBatch) -> list[str] | None:
+    """Return where the source has each row, as the text of a JSON object; None if the rows do not say it.
+
+    They say it in the columns of `PLACE`.
+    """
+    if not set(PLACE) <= set(rows.schema.names):
+        return None
+    return row_texts(rows.select(PLACE))
 
 
 def row_texts(rows: pa.RecordBatch) -> list[str]:

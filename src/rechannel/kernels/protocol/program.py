@@ -73,6 +73,8 @@ class Branch:
     that it could not handle; `CHANGES` = the parent's changelog; `OUTPUT` and a name = the parent's side output of that
     name.
     """
+    source: str | None = None
+    """The only source that its rows can be from; None = there are several."""
 
     def walk(self) -> Iterator[Branch]:
         """Yield this branch and all branches below it."""

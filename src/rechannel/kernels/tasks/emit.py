@@ -156,7 +156,10 @@ class Emitter:
 
     def _dead(self, branch: Branch, letters: Letters, order: Order) -> Parcels:
         self.measures.count("rows_dead", len(letters))
-        yield from self._aside(branch, DEAD, letters.batch(branch.node), order)
+        rows = letters.batch(branch.node, self.step.timestep, branch.source)
+        for below in branch.branches:
+            if below.side == DEAD:
+                yield from self._down(below, rows.select(below.schema.names), order)
 
     def _apply(
         self, branch: Branch, batch: pa.RecordBatch

@@ -25,7 +25,7 @@ from rechannel.errors import DataflowError
 from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.sorting import from_numpy, interleaved, take
 from rechannel.kernels.columnar.sparse import SEEN, spread
-from rechannel.kernels.functions.dead_letters import Letters, MayDivide, row_texts
+from rechannel.kernels.functions.dead_letters import Letters, MayDivide, offsets_of, row_texts
 from rechannel.kernels.protocol.bases import EveryRow, as_they_came
 from rechannel.kernels.protocol.capabilities import (
     Emitted,
@@ -318,7 +318,9 @@ class Tracking(
         columns = self.key_schema, self.value_schema
         came = as_they_came(arrivals, rows, owners, columns, self.row_schema)
         letters = Letters(
-            errors=[made.failed[key] for key in owners.tolist()], rows=row_texts(came)
+            errors=[made.failed[key] for key in owners.tolist()],
+            rows=row_texts(came),
+            offsets=offsets_of(came),
         )
         return Dead(letters=letters, hashes=arrivals.hashes[owners])
 

@@ -14,7 +14,15 @@ import pytest
 
 from rechannel.dataflow.identity.digests import digest_of
 from rechannel.errors import UserFunctionError
-from rechannel.kernels.functions.dead_letters import Apart, Malformed, error_text, row_texts
+from rechannel.kernels.functions.dead_letters import (
+    LETTER,
+    Apart,
+    Letters,
+    Malformed,
+    error_text,
+    letters_of,
+    row_texts,
+)
 from rechannel.kernels.functions.resources import WithResource
 from rechannel.kernels.functions.row_functions import RowMap
 from rechannel.kernels.tasks.emit import run_function
@@ -41,7 +49,7 @@ def refusing(*bad):
 def divided(function, batch, schema=NUMBERS):
     made, letters = Apart(function=function).divided(batch, partial(run_function, "f", schema))
     rows = [n for piece in made for n in piece.column(0).to_pylist()]
-    return rows, letters and letters.batch("f").to_pylist()
+    return rows, letters and letters.batch("f", 1).select(LETTER.names).to_pylist()
 
 
 def test_a_batch_is_halved_down_to_the_rows_that_fail_and_the_order_stays():
@@ -161,11 +169,41 @@ def test_malformed_records_are_dead_letters_and_their_columns_go():
     schema = function.schema_of(batch.schema)
     made, letters = function.divided(batch, partial(run_function, "f", schema))
     assert [piece.to_pydict() for piece in made] == [{"n": [1, 3]}]
-    assert letters.batch("f").to_pylist() == [
+    assert letters.batch("f", 1).select(LETTER.names).to_pylist() == [
         {"operator": "f", "error": "the record cannot be read", "row": "{oops"}
     ]
     good, none = function.divided(batch.slice(2), partial(run_function, "f", schema))
     assert ([piece.to_pydict() for piece in good], none) == ([{"n": [3]}], None)
+
+
+def test_letters_say_where_the_row_is_from_if_the_row_does():
+    place = {"topic": ["t", "t"], "partition": [0, 1], "offset": [7, 8]}
+    placed = pa.record_batch({"n": [1, 2], **place})
+    letters = letters_of(placed, {1: "bad"})
+    assert letters.batch("f", 3, "in").to_pylist() == [
+        {
+            "operator": "f",
+            "error": "bad",
+            "row": '{"n": 2, "topic": "t", "partition": 1, "offset": 8}',
+            "at_timestep": 3,
+            "source": "in",
+            "offset": '{"topic": "t", "partition": 1, "offset": 8}',
+        }
+    ]
+    unplaced = letters_of(placed.drop_columns(["offset"]), {0: "bad"})
+    assert unplaced.batch("f", 3).select(["source", "offset"]).to_pylist() == [
+        {"source": None, "offset": None}
+    ]
+
+
+def test_a_range_of_letters_keeps_what_belongs_together():
+    letters = Letters(errors=["a", "b", "c"], rows=["1", "2", "3"], offsets=["x", None, "z"])
+    cut = letters.slice(1, 2).batch("f", 1)
+    assert [cut.column(name).to_pylist() for name in ("error", "row", "offset")] == [
+        ["b", "c"],
+        ["2", "3"],
+        [None, "z"],
+    ]
 
 
 def test_rows_of_all_types_have_texts():

@@ -11,13 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rechannel.errors import DataflowError
-from rechannel.kernels.functions.dead_letters import LONGEST, Letters, OnError, Run, row_texts
+from rechannel.kernels.functions.dead_letters import (
+    LONGEST,
+    Letters,
+    OnError,
+    Run,
+    offsets_of,
+    row_texts,
+)
 from rechannel.kernels.functions.formats.format import Format, Parsed
 from rechannel.kernels.functions.select import need
 from rechannel.model.ddl import type_name
-
-PLACE = ("topic", "partition", "offset")
-"""Columns that say where a record is from."""
 
 SHOWN = 200
 """Bytes of a record in the error that ends a job."""
@@ -101,7 +105,8 @@ class Decode:
             short = pc.binary_slice(values, 0, KEPT)
         else:
             short = pc.utf8_slice_codeunits(values, 0, KEPT)
-        return Letters(errors=cut, rows=row_texts(bad.set_column(at, self.column, short)))
+        rows = row_texts(bad.set_column(at, self.column, short))
+        return Letters(errors=cut, rows=rows, offsets=offsets_of(bad))
 
     def _complaint(self, batch: pa.RecordBatch, parsed: Parsed) -> str:
         first = min(parsed.errors)
