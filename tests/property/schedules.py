@@ -11,6 +11,8 @@ from typing import TypeAlias
 
 PIECE = 10
 """Schedules that a process runs between two words to its parent."""
+BRIEFLY = 0.75
+"""The share of what is needed that has to happen in a brief run."""
 FAULTS = ("before", "after", "twice", "late")
 
 Schedule: TypeAlias = Callable[[int], "Counter[str]"]
@@ -23,10 +25,13 @@ def check_schedules(
     needed: Sequence[str],
     workers: ProcessPoolExecutor,
     faults: Sequence[str] = FAULTS,
+    *,
+    brief: bool = False,
 ) -> None:
     """Run them all, or only the one of `RECHANNEL_SEED`; fail where one does, or something never happened.
 
     faults: of tasks, each of which has to have been injected as often as it was planned.
+    brief: so few schedules that the rarest of what is needed may be missing (`BRIEFLY`).
     """
     alone = os.environ.get("RECHANNEL_SEED")
     if alone:
@@ -38,7 +43,8 @@ def check_schedules(
     for kind in faults:
         assert happened[f"injected {kind}"] == happened[f"planned {kind}"] > 0
     missing = [name for name in needed if not happened[name]]
-    assert not missing, f"never happened: {missing}"
+    allowed = (1 - BRIEFLY) * len(needed) if brief else 0
+    assert len(missing) <= allowed, f"never happened: {missing}"
 
 
 def _run(schedule: Schedule, seeds: Sequence[int]) -> Counter[str]:

@@ -85,7 +85,7 @@ ROW_BYTES, FILE_BYTES = 64, 8_192
 
 
 def test_a_stream_that_goes_on_does_not_grow(thorough: bool, workers: ProcessPoolExecutor) -> None:
-    seeds, timesteps = (range(80), 640) if thorough else (range(6), 96)
+    seeds, timesteps = (range(80), 640) if thorough else (range(3), 96)
     assert max(workers.map(stream, seeds, [timesteps] * len(seeds))) > 1
 
 

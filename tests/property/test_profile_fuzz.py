@@ -50,9 +50,9 @@ def test_mutations_are_repeatable_and_differ(tmp_path):
 
 
 def test_a_few_mutations():
-    came, failed = fuzzed(0, 16)
+    came, failed = fuzzed(0, 8)
     assert failed == []
-    assert came["ok"] > 8
+    assert came["ok"] > 4
 
 
 @pytest.mark.slow

@@ -121,5 +121,5 @@ NEEDED = (
 def test_no_schedule_makes_a_difference_to_a_query(
     thorough: bool, workers: ProcessPoolExecutor
 ) -> None:
-    seeds = range((60 if thorough else 3) * len(QUERIES))
-    check_schedules(schedule, seeds, NEEDED, workers)
+    seeds = range((60 if thorough else 1) * len(QUERIES))
+    check_schedules(schedule, seeds, NEEDED, workers, brief=not thorough)

@@ -26,7 +26,8 @@ FIVE = rc.changes.rescale("balances", 5)
 RESCALE = rc.control.install(Changing(FIVE), name="rescale")
 
 
-@pytest.mark.parametrize("in_flight", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow  # test_controllers_disturbed.py has controllers in every run
+@pytest.mark.parametrize("in_flight", [1, 2])
 def test_controllers_watch_and_change_a_stream_that_does_not_notice(
     spark, state, out, undisturbed, in_flight
 ):

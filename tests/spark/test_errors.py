@@ -110,7 +110,10 @@ BAD_FUNCTIONS = {
 
 
 @pytest.mark.parametrize("in_flight", [pytest.param(1, marks=pytest.mark.slow), 3])
-@pytest.mark.parametrize("which", BAD_FUNCTIONS)
+@pytest.mark.parametrize(
+    "which",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name != "update")) for name in BAD_FUNCTIONS],
+)
 def test_a_user_function_that_fails(spark, state, good, which, in_flight):
     functions, operator, complaint = BAD_FUNCTIONS[which]
     job = start(spark, flows(**functions), state, in_flight=in_flight)
@@ -237,7 +240,8 @@ def test_a_journal_entry_that_is_not_what_was_written(spark, state, good, damage
 
 
 @pytest.mark.parametrize(
-    ("damage", "error"), [(flip, DamagedStateError), (remove, MissingFileError)]
+    ("damage", "error"),
+    [pytest.param(flip, DamagedStateError, marks=pytest.mark.slow), (remove, MissingFileError)],
 )
 def test_a_segment_that_is_not_what_was_written(spark, state, good, damage, error):
     run(spark, flows(2), state)

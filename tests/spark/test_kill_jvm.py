@@ -115,6 +115,7 @@ def test_a_job_whose_jvm_is_killed_fails_and_goes_on_when_it_is_started_again(
     assert outputs(place / "out") == outputs(tmp_path / "a/out")
 
 
+@pytest.mark.slow
 def test_a_command_whose_jvm_is_killed_ends_with_a_code_and_a_reason(child, tmp_path):
     program = tmp_path / "clicks.py"
     program.write_text(PROGRAM)

@@ -93,7 +93,18 @@ def change(job, rng):
         return
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if not query(name).processing])
+ALWAYS = ("q1", "q3", "q5", "q6", "q7", "q8", "q9", "q11", "q18", "q19")
+"""One query of each kind: without state, joins, windows, sessions, the best of a key. The slow tests have them all."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name not in ALWAYS))
+        for name in NAMES
+        if not query(name).processing
+    ],
+)
 def test_in_process_while_it_is_changed(spark, events, name, tmp_path):
     in_process(spark, query(name), events, tmp_path)
 
@@ -110,6 +121,7 @@ def test_variants_while_they_are_changed(spark, name, tmp_path):
     in_process(spark, query(name), slow, tmp_path)
 
 
+@pytest.mark.slow
 def test_sessions_with_another_gap_while_they_are_changed(spark, tmp_path):
     jittered = ORDERS["out of order"]
     views(spark, jittered)

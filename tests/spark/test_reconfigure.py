@@ -97,6 +97,7 @@ def test_rebalancing_by_measured_load(spark, state, out, undisturbed):
     same(job, out, undisturbed)
 
 
+@pytest.mark.slow  # the simulation has moves at any moment
 def test_moving_and_planning(spark, state, out, undisturbed, tmp_path):
     job = start(spark, ledger(out), state, bins=8, **SLOW)
     until(lambda: job.status.timestep >= 3, "some timesteps")

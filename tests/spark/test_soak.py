@@ -171,6 +171,7 @@ def fifths(values):
     return mean(values[size : 2 * size]), mean(values[-size:])
 
 
+@pytest.mark.slow  # tests/unit/engine/loop/test_bounded.py has it in process
 def test_a_short_run_leaves_nothing_open(spark, tmp_path):
     seen = samples(spark, tmp_path, 5, 6)
     for what in ("open-python", "open-java", "shuffle"):

@@ -289,7 +289,10 @@ def test_memory_in_front_of_a_dataframe_function(spark):
 
 
 @pytest.mark.contract
-@pytest.mark.parametrize("how", ["rows", "named", "arrow", "simple"])
+@pytest.mark.parametrize(
+    "how",
+    ["rows", "simple", *(pytest.param(how, marks=pytest.mark.slow) for how in ("named", "arrow"))],
+)
 def test_python_data_sources_read_as_in_a_streaming_query(spark, tmp_path, how):
     """The data source is defined here, so that workers get it by value."""
     from pyspark.sql import Row

@@ -107,7 +107,7 @@ def test_the_counts_of_the_generator_are_those_of_spark(events, expected):
     assert {(c, start / 1_000): n for (c, start), n in own.items()} == expected
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 def test_in_process_while_it_is_changed(events, expected, seed, tmp_path):
     found = dataflow(events)
     ends = [found.write.memory("out", name="out"), found.late.write.memory("late", name="late")]

@@ -430,7 +430,7 @@ def test_a_job_is_served_while_it_runs(program, rechannel, tmp_path, monkeypatch
 
 def test_clients_of_a_job_that_ends_by_itself_learn_it(program, rechannel, monkeypatch):
     monkeypatch.setenv("RECHANNEL_TOKEN", "s3cret")
-    path = program("job = users('one', STATE, rows=50_000)\n")
+    path = program("job = users('one', STATE, rows=15_000)\n")
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     told = []

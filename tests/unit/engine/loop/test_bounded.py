@@ -87,12 +87,17 @@ TWO = ("join", "join in windows", "as of", "cogroup")
 
 
 LIKE_OTHERS = (
+    "tumbling, early",
     "sliding, rarely",
+    "sliding, of panes",
+    "sessions",
     "sessions, late",
     "sessions, early",
     "any function",
     "top",
     "join in windows",
+    "as of",
+    "cogroup",
 )
 """What others are much like is proven with the slow tests."""
 
