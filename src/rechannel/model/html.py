@@ -19,6 +19,21 @@ def table(title: str, rows: Mapping[str, object] | Iterable[tuple[str, object]])
     return f"<table>{caption}<tbody>{body}</tbody></table>"
 
 
+def bars(title: str, values: Sequence[float], *, width: int = 480, height: int = 48) -> str:
+    """Return a picture with a bar per value, the highest as high as the picture (in pixels)."""
+    most, step = max(values, default=0) or 1, width / max(len(values), 1)
+    drawn = "".join(
+        f'<rect x="{number * step:.1f}" y="{height - each / most * height:.1f}"'
+        f' width="{max(step - 1, 0.5):.1f}" height="{each / most * height:.1f}"/>'
+        for number, each in enumerate(values)
+    )
+    return (
+        f'<figure style="margin:0"><svg xmlns="http://www.w3.org/2000/svg" role="img" width="{width}"'
+        f' height="{height}" fill="currentColor" opacity="0.6"><title>{escape(title)}</title>{drawn}</svg>'
+        f"<figcaption>{escape(title)}</figcaption></figure>"
+    )
+
+
 def _row(name: str, value: object) -> str:
     style = ' style="text-align:left;vertical-align:top"'
     return f"<tr><th{style}>{escape(name)}</th><td{style}>{_cell(value)}</td></tr>"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rechannel.model.codec import Json, encode
+from rechannel.model.text import Text
 
 STAYS, NEW, GONE, RENAMED, CHANGED, CONVERTED = (
     "stays",
@@ -72,3 +73,6 @@ class UpgradePlan:
 
     def __repr__(self) -> str:
         return str(self)
+
+    def _repr_html_(self) -> str:
+        return Text(self)._repr_html_()

@@ -44,6 +44,7 @@ from rechannel.reconfigure.upgrade_plan import UpgradePlan
 from rechannel.replayed import Replay
 from rechannel.running.controllers import ControllerHandle
 from rechannel.running.deploying import Texts, plan_deploy, request_of
+from rechannel.running.live import page, watch
 from rechannel.running.reconfiguration import ASKED, Reconfiguration, abort, failure
 from rechannel.running.replaying import Replayer, replayable
 from rechannel.running.server import Server, ServerFactory
@@ -171,6 +172,13 @@ class RunningJob:
     def explain(self) -> Text:
         """Return the physical plan of the next timestep: stages, tasks, exchanges, columns, state, sinks."""
         return Text(explain(self._parts.switch.current.plan, self.configuration))
+
+    def live(self, seconds: float | None = None, *, every: float = 1.0) -> None:
+        """Show the job in a notebook's cell, renewed every so many seconds, until it ends or the cell is interrupted.
+
+        seconds: at most for so long. Raises RefusedError without IPython.
+        """
+        watch(lambda: page(self.status, self.recent_progress), self._over.wait, seconds, every)
 
     def __repr__(self) -> str:
         status = self.status
