@@ -21,11 +21,14 @@ PEERS = {
     "transformWithState": "benchmarks.peers.python_state:run_transform_with_state",
 }
 FORMS = ("per_key", "vectorised")
+"""Flavours of `track`."""
+PROCESS = "process"
+"""What `track` does once per key, as a process function."""
 OURS = "benchmarks.python_state:run_rechannel"
 
 
 def run_rechannel(parameters: Parameters) -> Measurement:
-    """Rechannel's side: `track` in the flavour that ``form`` names: ``per_key``, ``vectorised``."""
+    """Rechannel's side: `track` in the flavour that ``form`` names (``per_key``, ``vectorised``), or ``process``."""
     return measure("python_state", parameters)
 
 
@@ -51,6 +54,13 @@ def run(parameters: Parameters, bench: Workbench) -> Result:
             for peer in PEERS
             for form in FORMS
         ]
+        ratios.append(
+            Ratio(
+                name=f"track_over_process{mark}",
+                over=f"rechannel_per_key{mark}",
+                under=f"rechannel_{PROCESS}{mark}",
+            )
+        )
     return compare_batches(
         parameters,
         variants,
@@ -63,7 +73,7 @@ def run(parameters: Parameters, bench: Workbench) -> Result:
 def variants_over(
     directory: str, parameters: Parameters, size: Mapping[str, int], mark: str
 ) -> list[Variant]:
-    """Both flavours of Rechannel and both peers over `directory`; names end in `mark`.
+    """Both flavours of `track`, `process` and both peers over `directory`; names end in `mark`.
 
     Where a batch takes the peers up to half a minute, they run fewer: `size` says how many.
     """
@@ -81,7 +91,7 @@ def variants_over(
             Variant(
                 name=f"rechannel_{form}{mark}", function=OURS, parameters={**common, "form": form}
             )
-            for form in FORMS
+            for form in (*FORMS, PROCESS)
         ),
         *(
             Variant(name=f"{peer}{mark}", function=function, parameters=fewer)
@@ -123,5 +133,6 @@ BENCHMARK = Benchmark(
         "transformWithState_per_key": 20.0,
         "applyInPandasWithState_vectorised": 70.0,
         "transformWithState_vectorised": 35.0,
+        "track_over_process": 0.87,  # a process function takes at most 1.15 times as long
     },
 )

@@ -24,6 +24,7 @@ from benchmarks.variant import report
 from rechannel import aggregates as agg
 from rechannel.dataflow.streams.stream import Stream
 from rechannel.kernels.functions.python_rows import Rows
+from rechannel.operators.process.context import Context
 from rechannel.operators.process.track_frame import KeyedFrame
 
 POLL_SECONDS = 0.05
@@ -150,11 +151,14 @@ class Sql:
 
 
 def python_state(parameters: Parameters) -> BatchMeasurement:
-    """Count and sum per key by a user's function: once per key, or over all keys of a task."""
+    """Count and sum per key by a user's function: once per key, by `track` or `process`, or over all keys of a task."""
     spark = session(parameters)
     keyed = read_batches(spark, parameters).key_by("key")
     state = "count bigint, total bigint"
-    if parameters["form"] == "per_key":
+    if parameters["form"] == "process":
+        states = {"totals": rc.states.value_state(state)}
+        tracked = keyed.process(process_rows, schema=state, states=states, name="totals")
+    elif parameters["form"] == "per_key":
         tracked = keyed.track(add_rows, state=state, name="totals")
     else:
         tracked = keyed.track_batches(add_frame, state=state, name="totals")
@@ -166,6 +170,16 @@ def add_rows(key: int, state: Any, rows: Rows) -> tuple[int, int]:
     del key
     count, total = state or (0, 0)
     return count + len(rows), total + sum(rows["value"])
+
+
+def process_rows(key: int, rows: Rows, context: Context) -> list[tuple[int, int]]:
+    """What `add_rows` does, as a process function."""
+    del key
+    totals = context.value("totals")
+    count, total = totals.get((0, 0))
+    made = count + len(rows), total + sum(rows["value"])
+    totals.set(made)
+    return [made]
 
 
 def add_frame(frame: KeyedFrame) -> dict[str, Any]:

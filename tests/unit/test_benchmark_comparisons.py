@@ -41,6 +41,7 @@ SECONDS = {
     "hdfs_small": 2.0,
     "rocksdb_small": 1.0,
     "rechannel_per_key": 2.0,
+    "rechannel_process": 2.5,
     "rechannel_vectorised": 1.0,
     "applyInPandasWithState": 90.0,
     "transformWithState": 50.0,
@@ -76,6 +77,7 @@ PEER_BATCHES = {"rows": 20, "keys": 5, "peer_batches": 6, "peer_warmup": 2}
                 "applyInPandasWithState_vectorised": 90.0,
                 "transformWithState_per_key": 25.0,
                 "transformWithState_vectorised": 50.0,
+                "track_over_process": 0.8,
             },
         ),
         (

@@ -29,7 +29,7 @@ from tests.pages import DOCS, run_page
         ("from-flink", 1),
         ("joins", 9),
         ("lakes", 2),
-        ("process-function", 3),
+        ("process-function", 4),
         ("profiling", 12),
         ("querying-state", 3),
         ("replay", 5),

@@ -11,6 +11,7 @@ from rechannel.dataflow.graph.nodes import (
     MapBatches,
     Node,
     Paired,
+    SideOutput,
     Sink,
     Source,
     Stateful,
@@ -68,6 +69,8 @@ def _map(node: MapBatches) -> str:
         return "dead letters"
     if isinstance(node, Changelog):
         return "changelog"
+    if isinstance(node, SideOutput):
+        return f"side output {node.output}"
     if isinstance(function, Malformed):
         return "readable records"
     if isinstance(function, Apart):

@@ -10,13 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from rechannel.model.eventtime import ENDED, NEVER, Clock
-from rechannel.operators.process.handles import (
-    Cursor,
-    ListHandle,
-    Made,
-    MapHandle,
-    ValueHandle,
-)
+from rechannel.operators.process.element_handles import ListHandle, MapHandle
+from rechannel.operators.process.handles import Cursor, Made, ValueHandle
 from rechannel.operators.process.states import ListState, MapState, ValueState
 from rechannel.operators.process.stored import Held, Piece, entries_of
 
