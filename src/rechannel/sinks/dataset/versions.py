@@ -107,6 +107,11 @@ class Versions:
         with self._lock:
             return self._newest()
 
+    def doubt(self) -> None:
+        """Read the newest version again before anything else is done."""
+        with self._lock:
+            self._doubtful = True
+
     def commit(self, edit: Callable[[Manifest], Manifest | None]) -> Manifest | None:
         """Make the next version, of the newest one. Returns None if the edit makes none.
 
