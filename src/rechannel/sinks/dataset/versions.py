@@ -36,7 +36,8 @@ def numbers(store: Store) -> list[int]:
 
 def read_version(store: Store, number: int) -> Manifest:
     """Return one version. Raises MissingFileError, DamagedStateError, NewerFormatError."""
-    return _record(store, version_key(number), Manifest)
+    found: Manifest = _record(store, version_key(number), Manifest)
+    return found
 
 
 def newest(store: Store) -> Manifest | None:
