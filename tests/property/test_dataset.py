@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
-from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rechannel.errors import FencedError, StorageError
 from rechannel.sinks.dataset import compacting, merging
@@ -30,26 +29,33 @@ KINDS: dict[str, dict[str, Any]] = {
     "keys and partitions": {"keys": ("k", "n"), "partitions": ("k",)},
 }
 
-rows = st.lists(
-    st.tuples(st.integers(0, 3), st.integers(0, 9), st.sampled_from(WORDS)),
-    max_size=5,
-    unique_by=lambda r: r[0],
-)
-faults = st.one_of(
-    st.none(),
-    st.builds(
-        Fault,
-        kind=st.sampled_from([FaultKind.BEFORE, FaultKind.AFTER, FaultKind.TORN, FaultKind.FULL]),
-    ),
-    st.builds(Outage, calls=st.integers(1, 3), written=st.booleans()),
-)
-action = st.one_of(
-    st.tuples(st.just("publish"), rows),
-    st.tuples(
-        st.sampled_from(["compact", "tidy", "wait", "restart", "zombie", "sweep", "take"]),
-        st.none(),
-    ),
-)
+ACTIONS = {
+    "publish": 8,
+    "compact": 6,
+    "tidy": 3,
+    "wait": 3,
+    "take": 3,
+    "restart": 2,
+    "zombie": 2,
+    "sweep": 2,
+}
+"""What happens, and how often."""
+LENGTH = 60
+
+
+def fault(random: Random) -> Fault | Outage | None:
+    """What happens to a write; mostly nothing."""
+    if random.random() < 0.9:
+        return None
+    if random.random() < 0.3:
+        return Outage(calls=random.randint(1, 3), written=random.random() < 0.5)
+    return Fault(kind=random.choice(list(FaultKind)))
+
+
+def some_rows(random: Random) -> list[tuple[Any, ...]]:
+    """Rows of a timestep, each of another key."""
+    keys = random.sample(range(4), random.choice([0, 1, 2, 4]))
+    return [(key, random.randint(0, 9), random.choice(WORDS)) for key in keys]
 
 
 @dataclass
@@ -57,11 +63,12 @@ class Job:
     """What the journal has committed, and the driver that publishes it; a dead one is followed by another."""
 
     kind: dict[str, Any]
-    script: list[Any]
+    random: Random
     committed: list[list[tuple[Any, ...]]] = field(default_factory=list)
     published: int = 0
     driver: Driver | None = None
     zombie: Driver | None = None
+    done: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         """Begin."""
@@ -85,17 +92,20 @@ class Job:
         """Have a driver do something, or die over it."""
         try:
             if self.driver is None:
-                self.driver = self.disk.driver(self._faults())
+                self.driver = self.disk.driver(iter(lambda: fault(self.random), self))
             act(self.driver)
         except Crash:
             self.driver = None
+            self.done["crash"] += 1
         except StorageError:
             pass
         self.check()
 
-    def _faults(self) -> list[Any]:
-        taken, self.script = self.script[:12], self.script[12:]
-        return taken
+    def restart(self) -> None:
+        """Have another driver go on; the journal may not know of the last publication. The first one lives on."""
+        if self.driver is not None:
+            self.zombie, self.driver = self.driver, None
+            self.published = max(0, self.published - 1)
 
     def publish_owed(self, driver: Driver) -> None:
         """Publish what the journal has committed, as far as it does not know it to be published."""
@@ -121,44 +131,52 @@ class Job:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@given(actions=st.lists(action, max_size=25), script=st.lists(faults, max_size=40))
-def test_readers_see_each_committed_row_once_whatever_happens(kind, actions, script):
-    with patch.object(compacting, "PAGE_FILES", 2), patch.object(merging, "FAN_IN", 2):
-        job = Job(KINDS[kind], script)
-        taken: list[tuple[float, Output, list[tuple[Any, ...]]]] = []
-        for what, given in actions:
-            if what == "publish":
-                job.committed.append(given or [])
-                job.do(job.publish_owed)
-            elif what == "compact":
-                job.do(lambda driver: driver.compact(2))
-            elif what == "tidy":
-                job.do(lambda driver: driver.compaction.tidy())
-            elif what == "sweep":
-                job.do(lambda driver: driver.compaction.sweep())
-            elif what == "wait":
-                job.disk.now_ms += KEEP_MS / 2
-            elif what == "take" and job.disk.versions():
-                taken.append((job.disk.now_ms, job.disk.read(), job.disk.rows()))
-            elif what == "restart":
-                job.zombie, job.driver = job.driver, None
-                job.published = max(
-                    0, job.published - 1
-                )  # the journal may not know of the last one
-            elif what == "zombie" and job.zombie is not None and job.driver is not None:
-                with pytest.raises((FencedError, Crash, StorageError)):
-                    job.haunt(job.zombie)
-                job.zombie = None
-                job.check()
-            for at_ms, output, seen in taken:
-                if job.disk.now_ms < at_ms + KEEP_MS:
-                    assert sorted(zip(*output.table().to_pydict().values(), strict=True)) == seen
-        finish(job)
+def test_readers_see_each_committed_row_once_whatever_happens(kind, thorough, monkeypatch):
+    monkeypatch.setattr(compacting, "PAGE_FILES", 2)
+    monkeypatch.setattr(merging, "FAN_IN", 2)
+    done: Counter[str] = Counter()
+    for seed in range(400 if thorough else 3):
+        done += story(KINDS[kind], Random(f"{kind} {seed}"))
+    assert min(done[name] for name in (*ACTIONS, "crash", "haunted", "kept")) > 0, done
+
+
+def story(kind: dict[str, Any], random: Random) -> Counter[str]:
+    """Let so much happen, and compare. Returns what did happen how often."""
+    job, done = Job(kind, random), Counter[str]()
+    taken: list[tuple[float, Output, list[tuple[Any, ...]]]] = []
+    for what in random.choices(list(ACTIONS), list(ACTIONS.values()), k=LENGTH):
+        done[what] += 1
+        if what == "publish":
+            job.committed.append(some_rows(random))
+            job.do(job.publish_owed)
+        elif what == "compact":
+            job.do(lambda driver: driver.compact(2))
+        elif what == "tidy":
+            job.do(lambda driver: driver.compaction.tidy())
+        elif what == "sweep":
+            job.do(lambda driver: driver.compaction.sweep())
+        elif what == "wait":
+            job.disk.now_ms += KEEP_MS / 2
+        elif what == "take" and job.disk.versions():
+            taken.append((job.disk.now_ms, job.disk.read(), job.disk.rows()))
+        elif what == "restart":
+            job.restart()
+        elif what == "zombie" and job.zombie is not None and job.driver is not None:
+            with pytest.raises((FencedError, Crash, StorageError)):
+                job.haunt(job.zombie)
+            done["haunted"] += 1
+            job.zombie = None
+            job.check()
+        for at_ms, output, seen in taken:
+            if job.disk.now_ms < at_ms + KEEP_MS:
+                assert sorted(zip(*output.table().to_pydict().values(), strict=True)) == seen
+                done["kept"] += 1
+    finish(job)
+    return done + job.done
 
 
 def finish(job: Job) -> None:
     """Publish everything without faults, and tidy up: nothing is left that no version needs."""
-    job.script, job.driver = [], None
     driver = job.disk.driver()
     job.publish_owed(driver)
     driver.compact()

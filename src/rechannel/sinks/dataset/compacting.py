@@ -6,7 +6,6 @@ takes them. A driver that dies in between leaves files that no version names; th
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -14,6 +13,7 @@ from operator import attrgetter
 
 import pyarrow as pa
 
+from rechannel.errors import MissingFileError
 from rechannel.sinks.dataset.keyed import merged_runs
 from rechannel.sinks.dataset.manifest import (
     PAGE_FILES,
@@ -36,8 +36,6 @@ from rechannel.sinks.dataset.versions import (
     write_page,
 )
 from rechannel.state.store import Store
-
-_LOG = logging.getLogger("rechannel")
 
 
 class StoppedError(Exception):
@@ -92,7 +90,7 @@ class Compaction:
 
     def merge(self) -> bool:
         """Make the merge that is due."""
-        manifest = self.versions.known
+        manifest = self.versions.look()
         found = due(manifest.files, self.policy, manifest.timestep)
         if found is None:
             return False
@@ -167,6 +165,11 @@ class Compaction:
             for batch in rows:
                 written.add_to(files[0].part, batch)
             return written.close()
+        except MissingFileError:
+            written.discard()
+            self.versions.doubt()
+            self.versions.look()  # a driver that has taken over may have removed it
+            raise
         except Exception:
             written.discard()
             raise

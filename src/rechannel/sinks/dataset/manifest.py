@@ -108,7 +108,7 @@ class Manifest:
     @property
     def rows(self) -> int:
         """How many rows its files have."""
-        return sum(each.rows for each in (*self.files, *self.pages))
+        return sum(each.rows for each in self.files) + sum(each.rows for each in self.pages)
 
 
 def opened(

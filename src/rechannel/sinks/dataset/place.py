@@ -223,7 +223,8 @@ class DatasetPlace:
     def _run(self, rows: Rows, mark: Mark) -> list[pa.RecordBatch]:
         wanted, table = self.wanted, rows.table()
         run = run_of(table, wanted.keys, wanted.changes, mark.timestep, self.holder.where)
-        return run.combine_chunks().to_batches()
+        batches: list[pa.RecordBatch] = run.combine_chunks().to_batches()
+        return batches
 
 
 def _nothing(size: int) -> None:

@@ -36,7 +36,8 @@ def numbers(store: Store) -> list[int]:
 
 def read_version(store: Store, number: int) -> Manifest:
     """Return one version. Raises MissingFileError, DamagedStateError, NewerFormatError."""
-    return _record(store, version_key(number), Manifest)
+    found: Manifest = _record(store, version_key(number), Manifest)
+    return found
 
 
 def newest(store: Store) -> Manifest | None:
@@ -106,6 +107,11 @@ class Versions:
         """
         with self._lock:
             return self._newest()
+
+    def doubt(self) -> None:
+        """Read the newest version again before anything else is done."""
+        with self._lock:
+            self._doubtful = True
 
     def commit(self, edit: Callable[[Manifest], Manifest | None]) -> Manifest | None:
         """Make the next version, of the newest one. Returns None if the edit makes none.
