@@ -81,7 +81,7 @@ class OperatorStatus(Facts):
     """Event time up to which it expects no more rows, Unix milliseconds; None without event time, before its first row,
     and when its input has ended."""
     event_time_lag_s: float | None
-    """How far its watermark is behind the time of the driver, in seconds; None if there is no watermark."""
+    """How much earlier its watermark is than the time of the driver, in seconds; None if there is no watermark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ class JobStatus(Facts):
     """When the oldest timestep that is not committed began, or was retried, Unix milliseconds; None if there is
     none."""
     lag: Mapping[str, SourceLag] = field(default_factory=dict)
-    """By source: how far the stream is behind it."""
+    """By source: the lag of the stream at it."""
     operators: Mapping[str, OperatorStatus] = field(default_factory=dict)
 
     def __str__(self) -> str:

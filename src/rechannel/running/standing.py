@@ -14,7 +14,7 @@ from rechannel.telemetry.totals import OperatorTotals, Sums
 def lags_of(
     sources: Iterable[str], last: TimestepProgress | None, now_ms: float
 ) -> dict[str, SourceLag]:
-    """Return how far a stream is behind each source; of one that no timestep has looked at, nothing is known."""
+    """Return the lag of a stream at each source; of one that no timestep has looked at, nothing is known."""
     known = {} if last is None else last.lag
     return {
         name: lag_now(known.get(name, SourceLag(at_ms=int(now_ms))), now_ms) for name in sources

@@ -15,7 +15,7 @@ from rechannel.version import __version__
 
 
 def status_of(job: RunningJob) -> dict[str, Any]:
-    """Status of the job, its operators, the offsets of its sources, and how far it is behind them."""
+    """Status of the job, its operators, the offsets of its sources, and its lag."""
     status = job.status.to_dict()
     standing = status.pop("operators")
     return {

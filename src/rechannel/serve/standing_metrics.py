@@ -1,4 +1,4 @@
-"""Metrics of a job's status for Prometheus: how far it is behind its sources, state, watermarks, sinks.
+"""Metrics of a job's status for Prometheus: its lag, state, watermarks, sinks.
 
 They are read from what the driver knows anyway: a scrape asks no source. A figure that is not known has no sample, and
 `rechannel_source_lag_known` says so, because a rule cannot tell an absent sample from a source that is gone.
@@ -44,7 +44,7 @@ _OF_OPERATORS: Figures[OperatorStatus] = (
     ),
     (
         "rechannel_operator_event_time_lag_seconds",
-        "How far its watermark is behind the time of the driver.",
+        "How much earlier its watermark is than the time of the driver.",
         lambda each: each.event_time_lag_s,
     ),
 )

@@ -1,4 +1,4 @@
-"""How far a stream is behind each of its sources: a fold over its committed timesteps. Pure.
+"""The lag of a stream at each of its sources: a fold over its committed timesteps. Pure.
 
 At each look at a source, what has arrived since the driver began is
 
@@ -7,7 +7,7 @@ At each look at a source, what has arrived since the driver began is
 in the measure in which the source counts (rows, or bytes on disk). The looks make `arrived` a function of time that
 only grows. The oldest unread row is the one at which `arrived` passes what is read: it came at the time at which the
 function has that value, linear between two looks (exporters of Kafka's lag call this an offset lookup table). So the
-lag in seconds costs no question to anyone: not when a timestep begins, and not when somebody asks for it.
+lag in seconds costs no question to anyone: not when a timestep begins, and not when the lag is asked for.
 
 A row that was there at the first look arrived at some earlier time. As long as such a row is unread, its time since the
 first look is a lower bound of the lag.

@@ -208,7 +208,7 @@ class Progress:
         self._open = {t: known for t, known in self._open.items() if t > event.timestep}
 
     def _lag(self, timestep: _Timestep) -> dict[str, SourceLag]:
-        """Return how far the stream is behind, by source."""
+        """Return the lag of the stream, by source."""
         started = timestep.started
         if started is None:
             return {}

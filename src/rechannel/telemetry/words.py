@@ -21,9 +21,9 @@ def status_text(facts: Mapping[str, Any], in_units: Callable[[float], str] = in_
     lines += [f"{topic}: {words}" for topic, words in facts["troubles"].items()]
     if facts["lag"]:
         rows = [[name, *lag_words(lag, in_units)] for name, lag in facts["lag"].items()]
-        lines += ["", *_table(["source", "rows behind", "bytes behind", "seconds behind"], rows)]
+        lines += ["", *_table(["source", "unread rows", "unread bytes", "seconds waited"], rows)]
     if facts["operators"]:
-        head = ["operator", "tasks", "state rows", "state", "late", "dead", "event time behind"]
+        head = ["operator", "tasks", "state rows", "state", "late", "dead", "lag of event time"]
         rows = [[name, *_operator(each, in_units)] for name, each in facts["operators"].items()]
         lines += ["", *_table(head, rows)]
     return "\n".join(lines)
@@ -42,8 +42,8 @@ def lag_words(
     )
 
 
-def behind_words(seconds: float | None) -> str:
-    """Return how far a watermark is behind; `-` where there is none."""
+def lag_of_time(seconds: float | None) -> str:
+    """Return the lag of a watermark; `-` if there is none."""
     return "-" if seconds is None else f"{seconds:,.1f} s"
 
 
@@ -55,7 +55,7 @@ def _operator(facts: Mapping[str, Any], in_units: Callable[[float], str]) -> lis
         "-" if size is None else in_units(size),
         f"{facts['rows_late']:,}",
         f"{facts['rows_dead']:,}",
-        behind_words(facts["event_time_lag_s"]),
+        lag_of_time(facts["event_time_lag_s"]),
     ]
 
 

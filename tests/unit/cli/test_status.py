@@ -67,7 +67,7 @@ def test_a_served_job_says_itself_how_it_stands(clicks, rechannel):
     assert facts["lag"]["clicks"]["rows"] == 0
     assert facts["operators"]["users"]["state_rows"] == 2
     assert lines[0].startswith("clicks: running, timestep 1 committed at 2023-11-14T22:13:20.")
-    assert lines[2].split() == ["source", "rows", "behind", "bytes", "behind", "seconds", "behind"]
+    assert lines[2].split() == ["source", "unread", "rows", "unread", "bytes", "seconds", "waited"]
     assert lines[3].split() == ["clicks", "0", "0", "B", "0.0"]
     assert lines[5].split()[:3] == ["operator", "tasks", "state"]
 

@@ -56,7 +56,7 @@ def test_a_frame():
         "shop  running  timestep 41  configuration 7",
         "latency  ▂▃▅█  last 80 ms  p50 40 ms  p99 80 ms  12,500 rows/s",
         "",
-        "operator  tasks  bins  rows in  rows out  state rows    state  late  dead  event time behind",
+        "operator  tasks  bins  rows in  rows out  state rows    state  late  dead  lag of event time",
         "orders        2     -    1,000     1,000           -        -     0     2                  -",
         "counts        8   256    1,000        40          40  2.0 KiB     3     0             61.2 s",
         "",
@@ -79,7 +79,7 @@ def test_what_a_source_cannot_tell_is_unknown():
     status = {**STATUS, "lag": {"orders": waiting, "prices": silent}}
     lines = drawn({"status": status, "progress": {"last": None, "recent": []}, "open": []})
     assert lines[2:5] == [
-        "source  rows behind  bytes behind  seconds behind",
+        "source  unread rows  unread bytes  seconds waited",
         "orders       ~1,200       4.0 KiB            >3.0",
         "prices      unknown       unknown         unknown",
     ]

@@ -107,7 +107,7 @@ def test_the_text(bids, clock):
         "bids: running, timestep 1 committed at 2023-11-14T22:13:20.000Z, configuration"
         f" {job.status.configuration}"
     )
-    assert source.split() == ["source", "rows", "behind", "bytes", "behind", "seconds", "behind"]
+    assert source.split() == ["source", "unread", "rows", "unread", "bytes", "seconds", "waited"]
     assert lag.split() == ["bids", "0", "0", "bytes", "0.0"]
     assert operators.split()[:3] == ["operator", "tasks", "state"]
     [counts] = [line for line in each if line.startswith("counts")]

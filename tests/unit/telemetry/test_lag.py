@@ -1,4 +1,4 @@
-"""How far a stream is behind its sources, in rows, bytes and seconds."""
+"""The lag of a stream at its sources, in rows, bytes and seconds."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rechannel.cli.screen import count, size, table
-from rechannel.telemetry.words import behind_words, lag_words
+from rechannel.telemetry.words import lag_of_time, lag_words
 
 BARS = "▁▂▃▄▅▆▇█"
 FULL, EMPTY = "█", "░"
@@ -73,7 +73,7 @@ def _latency(recent: list[dict[str, Any]]) -> Text:
 
 
 def _sources(lags: dict[str, Any]) -> Table:
-    numbers = ("rows behind", "bytes behind", "seconds behind")
+    numbers = ("unread rows", "unread bytes", "seconds waited")
     rows = table("source", *numbers, right=numbers)
     for name, lag in lags.items():
         rows.add_row(name, *lag_words(lag, size))
@@ -82,7 +82,7 @@ def _sources(lags: dict[str, Any]) -> Table:
 
 def _operators(configured: dict[str, Any], last: dict[str, Any] | None) -> Table:
     numbers = ("tasks", "bins", "rows in", "rows out", "state rows", "state")
-    numbers += ("late", "dead", "event time behind")
+    numbers += ("late", "dead", "lag of event time")
     rows = table("operator", *numbers, right=numbers)
     measured = {} if last is None else last["operators"]
     for name, how in configured.items():
@@ -97,7 +97,7 @@ def _operators(configured: dict[str, Any], last: dict[str, Any] | None) -> Table
             size(facts.get("state_bytes")),
             count(how["rows_late"]),
             count(how["rows_dead"]),
-            behind_words(how["event_time_lag_s"]),
+            lag_of_time(how["event_time_lag_s"]),
         )
     return rows
 
