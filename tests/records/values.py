@@ -24,8 +24,9 @@ from rechannel.engine.journal.entries import (
     SourceRange,
     Withdrawn,
 )
+from rechannel.engine.journal.kept import Version
 from rechannel.engine.journal.lease import Holder
-from rechannel.engine.journal.state import JournalState, Version
+from rechannel.engine.journal.state import JournalState
 from rechannel.model.configuration import (
     Combine,
     Configuration,

@@ -63,9 +63,9 @@ GROUPS = {
     "control.library": "AutoScale Autopilot Balance BatchInterval Guard ModelUpdate Monitor Placement SkewJoin",
     "frames": "GroupFrame KeyedFrame Rows",
     "monitoring": (
-        "Amount ControllerDecisions ControllerStatus CostFit CurvePoint Decided JobStatus"
+        "Act Amount ControllerDecisions ControllerStatus CostFit CurvePoint Decided JobStatus"
         " LatencyFigures OperatorNeed OperatorProgress PhaseTimes ReconfigurationSummary Replay"
-        " ReplayedRows ReplayedState SinkProgress SinkStatus SlowestTask Steps StreamAdvice"
+        " ReplayedRows ReplayedState SavepointStatus SinkProgress SinkStatus SlowestTask Steps StreamAdvice"
         " StreamNeeds TimestepProgress WindowFigures read_events"
     ),
     "formats": "Format Registry avro avro_schema json protobuf registry",

@@ -16,6 +16,7 @@ import typer
 
 from rechannel.cli.bench import bench
 from rechannel.cli.demo import demo
+from rechannel.cli.fork import fork
 from rechannel.cli.ingest import ingest
 from rechannel.cli.jobs.abort import abort
 from rechannel.cli.jobs.advice import advice
@@ -32,6 +33,7 @@ from rechannel.cli.profile import profile
 from rechannel.cli.repair import repair
 from rechannel.cli.replay import replay
 from rechannel.cli.run import run
+from rechannel.cli.savepoint import savepoint, savepoints
 from rechannel.cli.scale import scale
 from rechannel.cli.screen import complain
 from rechannel.cli.sql import sql
@@ -107,6 +109,9 @@ app.command("events")(events)
 app.command("verify")(verify)
 app.command("repair")(repair)
 app.command("replay")(replay)
+app.command("savepoint")(savepoint)
+app.command("savepoints")(savepoints)
+app.command("fork")(fork)
 app.add_typer(reconfigure, name="reconfigure")
 app.add_typer(plan, name="plan")
 app.command("history")(history)

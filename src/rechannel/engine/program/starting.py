@@ -16,6 +16,7 @@ from rechannel.dataflow.graph.nodes import Dataflow
 from rechannel.dataflow.identity.factories import Find
 from rechannel.dataflow.identity.logic import dataflow_identity
 from rechannel.dataflow.identity.provided import Provided, provided_by
+from rechannel.engine.journal.forking import check_outputs
 from rechannel.engine.journal.incarnations import operators_of
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.assigned import ASSIGNED, assigned_again
@@ -179,6 +180,7 @@ def _check_members(
     upgrade: Upgrade | None,
 ) -> None:
     """Raise RefusedError if sources or sinks came or went without permission. held: under the new names."""
+    check_outputs(dataflow, state.notes)
     begun, sources = state.last_intended is not None, sources_of(dataflow)
     given_up = held.get("sources", ()) if start.revert else start.without
     new = sources.keys() - held.get("sources", {}).keys() if upgrade is not None else ()

@@ -20,8 +20,9 @@ from rechannel.engine.journal.entries import (
     SourceRange,
     Withdrawn,
 )
+from rechannel.engine.journal.kept import Version
 from rechannel.engine.journal.snapshot import from_bytes, to_bytes
-from rechannel.engine.journal.state import JournalState, Version, unreferenced
+from rechannel.engine.journal.state import JournalState, unreferenced
 from rechannel.errors import DamagedStateError, NewerFormatError, NotReadyError
 from rechannel.model.bytimestep import PIECE
 from rechannel.model.codec import decode, encode
