@@ -450,4 +450,5 @@ class _Assembly:
             self.seams.sized(settings).timestep_bytes,
             steady=self.seams.steady,
             trouble=hub.troubles,
+            held=lambda: bool(self.journal.state.savepoints),
         )

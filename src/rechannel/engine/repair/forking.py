@@ -1,8 +1,8 @@
-"""Carry out a fork: a new directory whose segments are links to those of the savepoint. No row is read or copied.
+"""Carry out a fork: a new directory with links to the segments of the savepoint, and to what sources have recorded.
 
-Segments are never changed, only removed, and a link counts as much as the first name: neither directory can lose a file
-by what the other one removes. The new directory gets its name at the end, in one step. A crash before leaves one
-with another name, which no job takes for its own.
+No row is read or copied. These files are never changed, only removed, and a link counts as much as the first name:
+neither directory can lose a file by what the other one removes. The new directory gets its name at the end, in one
+step. A crash before leaves one with another name, which no job takes for its own.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from rechannel.engine.journal.state import savepoint_of
 from rechannel.engine.program.identity import Identity, read_identity
 from rechannel.engine.repair.alone import Hand, lease_of
 from rechannel.errors import NotReadyError, RefusedError
-from rechannel.state.keys import entry_key
+from rechannel.state.keys import SOURCES, entry_key
 from rechannel.state.stores.local import LocalStore
 from rechannel.version import __version__
 
@@ -65,7 +65,7 @@ def _made(origin: LocalStore, target: Path, hand: Hand, savepoint: Savepoint, na
     sizes = {run.segment: run.size for edit in beginning.edits.values() for run in edit.add}
     with _named_at_the_end(target, hand.id) as place:
         made = LocalStore(place, origin.durability)
-        _link(origin, made, sizes)
+        _link(origin, made, [*sizes, *origin.list(SOURCES)])
         _begin(made, hand, beginning, identity)
     return Forked(timestep=savepoint.timestep, files=len(sizes), bytes=sum(sizes.values()))
 
@@ -89,7 +89,7 @@ def _named_at_the_end(target: Path, word: str) -> Iterator[Path]:
         raise
 
 
-def _link(origin: LocalStore, made: LocalStore, keys: dict[str, int]) -> None:
+def _link(origin: LocalStore, made: LocalStore, keys: Sequence[str]) -> None:
     """Give files of one directory the same names in another. Raises RefusedError."""
     folders = set()
     for key in keys:

@@ -14,6 +14,8 @@ from rechannel.engine.journal.entries import (
     Notes,
     Opened,
     Published,
+    SavepointDropped,
+    SavepointMade,
     SourceRange,
     Withdrawn,
 )
@@ -70,6 +72,8 @@ BODIES = [
     Note(kind="reconfiguration", body={"phase": "prepare", "moved": [1, 2.5, None]}),
     Notes(bodies={"program": {"1": {}}, "gone": None}),
     Closed(time_ms=100),
+    SavepointMade(name="first", timestep=7, time_ms=99, cause="a test"),
+    SavepointDropped(name="first", time_ms=99, cause="a test"),
 ]
 
 
@@ -99,6 +103,8 @@ def test_kinds_have_names_of_their_own():
         "notes",
         "opened",
         "published",
+        "savepoint_dropped",
+        "savepoint_made",
         "withdrawn",
     ]
 

@@ -237,7 +237,7 @@ def same(row: dict[str, Any]) -> dict[str, Any]:
 
 def times(by: int) -> Any:
     def scaled(row: dict[str, Any]) -> dict[str, Any]:
-        return {"k": row["k"], "v": row["v"] * by, "at": row["at"]}
+        return {"k": row.k, "v": row.v * by, "at": row.at}
 
     return scaled
 
