@@ -25,6 +25,7 @@ from rechannel.engine.journal.entries import (
     SavepointDropped,
     SavepointMade,
     SourceRange,
+    SourceReset,
     Withdrawn,
 )
 from rechannel.engine.journal.kept import Savepoint, Version
@@ -372,6 +373,9 @@ def bodies() -> list[Any]:
                 configuration=CONFIGURATIONS[1],
                 notes={"fork": {"origin": "/state/clicks"}},
             ),
+        ),
+        SourceReset(
+            source="clicks", before={"0": 9}, after={"0": 4}, time_ms=99, cause="corrected"
         ),
     ]
 

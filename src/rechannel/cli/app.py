@@ -32,6 +32,7 @@ from rechannel.cli.jobs.watch import watch
 from rechannel.cli.profile import profile
 from rechannel.cli.repair import repair
 from rechannel.cli.replay import replay
+from rechannel.cli.reset import reset
 from rechannel.cli.run import run
 from rechannel.cli.savepoint import savepoint, savepoints
 from rechannel.cli.scale import scale
@@ -101,6 +102,7 @@ app.command("demo")(demo)
 app.command("run")(run)
 app.command("upgrade")(upgrade)
 app.command("deploy")(deploy)
+app.command("reset")(reset)
 app.command("ingest")(ingest)
 app.command("status")(status)
 app.command("state")(state)

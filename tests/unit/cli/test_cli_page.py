@@ -27,6 +27,7 @@ COMMANDS = [
         "run",
         "upgrade",
         "deploy",
+        "reset",
         "savepoint",
         "savepoints",
         "fork",

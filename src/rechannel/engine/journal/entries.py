@@ -36,8 +36,8 @@ RENAMING = 5
 
 
 SAVING = 6
-"""Version of entries about savepoints, and of openings that begin at one: earlier releases would remove its files, or
-read sources from their beginning."""
+"""Version of entries about savepoints and resets, and of openings that begin at a savepoint: earlier releases would
+remove its files, or read sources from elsewhere."""
 
 
 @closed
@@ -237,6 +237,21 @@ class Notes:
 
 @closed
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SourceReset:
+    """A source goes on from another offset. No timestep is open."""
+
+    source: str
+    before: Json
+    """Its offset up to now."""
+    after: Json
+    time_ms: int
+    """Unix milliseconds."""
+    cause: str
+    """Who asks, and why."""
+
+
+@closed
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SavepointMade:
     """The latest committed timestep gets a name; its state stays while it has it."""
 
@@ -282,6 +297,7 @@ Body: TypeAlias = (
     | Notes
     | SavepointMade
     | SavepointDropped
+    | SourceReset
     | Closed
 )
 """The body of an entry."""
@@ -299,6 +315,7 @@ _KINDS: Mapping[str, type[Body]] = {
     "notes": Notes,
     "savepoint_made": SavepointMade,
     "savepoint_dropped": SavepointDropped,
+    "source_reset": SourceReset,
     "closed": Closed,
 }
 _NAMES: Mapping[type, str] = {kind: name for name, kind in _KINDS.items()}
@@ -347,7 +364,7 @@ class Entry:
 
 
 def _format(body: Body) -> int:
-    if isinstance(body, SavepointMade | SavepointDropped):
+    if isinstance(body, SavepointMade | SavepointDropped | SourceReset):
         return SAVING
     if isinstance(body, Opened):
         return LASTING if body.begins is None else SAVING

@@ -42,6 +42,7 @@ from rechannel.engine.journal.entries import (
     Reconfiguring,
     SavepointDropped,
     SavepointMade,
+    SourceReset,
     Withdrawn,
 )
 from rechannel.engine.journal.incarnations import NOTE as INCARNATIONS
@@ -65,6 +66,9 @@ _OPENINGS = 256
 
 MOST_SAVEPOINTS = 16
 """Savepoints at a time: every snapshot of the journal has all of them."""
+
+_MOST_SHOWN = 300
+"""Characters of an offset in the history."""
 
 V = TypeVar("V")
 
@@ -331,6 +335,20 @@ def _unsaved(state: JournalState, body: SavepointDropped) -> JournalState:
     return replace(state, savepoints=left, notes=notes)
 
 
+def _reset(state: JournalState, body: SourceReset) -> JournalState:
+    if state.open_intents or state.offsets.get(body.source) != body.before:
+        msg = f"source {body.source!r} cannot be reset: a timestep is open, or it is not at {body.before}"
+        raise ValueError(msg)
+    what = f"source {body.source!r} from {_line(body.before)} to {_line(body.after)}"
+    notes = _acted(state, "reset", body.time_ms, what, body.cause)
+    return replace(state, offsets={**state.offsets, body.source: body.after}, notes=notes)
+
+
+def _line(offset: Json) -> str:
+    text = str(offset)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+
+
 def _acted(
     state: JournalState, kind: str, time_ms: int, what: str, cause: str = ""
 ) -> dict[str, Json]:
@@ -557,6 +575,7 @@ _FOLDS: Mapping[type[Body], Callable[[JournalState, Any], JournalState]] = {
     Notes: _all_noted,
     SavepointMade: _saved,
     SavepointDropped: _unsaved,
+    SourceReset: _reset,
     Closed: _closed,
 }
 

@@ -25,6 +25,7 @@ from rechannel.engine.program.declared import check_declared, with_names, with_o
 from rechannel.engine.program.describing import STATE
 from rechannel.engine.program.dividing import check_spreads
 from rechannel.engine.program.leading_back import Return, Text, leading_back
+from rechannel.engine.program.resetting import Reset
 from rechannel.engine.program.restarting import (
     check_age,
     check_incarnations,
@@ -70,6 +71,8 @@ class ProgramStart:
     """What becomes of state whose columns change, by operator."""
     migrations: Sequence[Callable[..., Any]] = ()
     """Functions that the journalled migrations may name."""
+    reset: Reset | None = None
+    """A source that begins again at another place."""
     find: Find | None = None
     """Imports what the journal names by its path (controllers, factories of logic); None = nothing may be."""
 

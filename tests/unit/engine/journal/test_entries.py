@@ -17,6 +17,7 @@ from rechannel.engine.journal.entries import (
     SavepointDropped,
     SavepointMade,
     SourceRange,
+    SourceReset,
     Withdrawn,
 )
 from rechannel.errors import DamagedStateError, NewerFormatError
@@ -74,6 +75,7 @@ BODIES = [
     Closed(time_ms=100),
     SavepointMade(name="first", timestep=7, time_ms=99, cause="a test"),
     SavepointDropped(name="first", time_ms=99, cause="a test"),
+    SourceReset(source="in", before={"0": 9}, after={"0": 4}, time_ms=99, cause="a test"),
 ]
 
 
@@ -105,6 +107,7 @@ def test_kinds_have_names_of_their_own():
         "published",
         "savepoint_dropped",
         "savepoint_made",
+        "source_reset",
         "withdrawn",
     ]
 
