@@ -172,7 +172,7 @@ class _Assembly:
             hub = seams.hub(configuration, (self.journal.state.last_committed or 0) + 1)
             undo.callback(hub.close)
             identity.claim(seams.store, changed=changed)
-            self._withdraw(begins=program.begins or offset is not None)
+            self._withdraw(begins=program.begins, reset=offset is not None)
             self._begin(current, configuration, opener, tables)
             self._reset(offset)
             opened = _Opened(
@@ -221,9 +221,12 @@ class _Assembly:
             self.journal.append(Note(kind=OWNER, body=self.seams.ids()))
         return after.number > read + 1
 
-    def _withdraw(self, *, begins: bool) -> None:
+    def _withdraw(self, *, begins: bool, reset: bool) -> None:
         state, after = self.journal.state, self.settings.replan_after
-        withdrawn = withdrawal(state, replan=self.start.replan, after=after, begins=begins)
+        source = self.start.reset.source if reset and self.start.reset else ""
+        withdrawn = withdrawal(
+            state, replan=self.start.replan, after=after, begins=begins, reset=source
+        )
         if withdrawn is not None:
             _LOG.warning("job %r: %s", self.name, described(state, withdrawn))
             self.journal.append(withdrawn)

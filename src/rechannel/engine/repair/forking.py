@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from rechannel.engine.journal.entries import Beginning, Closed, Entry, Opened
+from rechannel.engine.journal.entries import Beginning, Body, Closed, Entry, Opened
 from rechannel.engine.journal.forking import beginning_of
 from rechannel.engine.journal.kept import Savepoint
 from rechannel.engine.journal.reading import read_only
@@ -125,7 +125,8 @@ def _begin(made: LocalStore, hand: Hand, beginning: Beginning, identity: Identit
         id=hand.id,
         begins=beginning,
     )
-    for number, body in enumerate((opened, Closed(time_ms=time_ms)), 1):
+    bodies: tuple[Body, ...] = (opened, Closed(time_ms=time_ms))
+    for number, body in enumerate(bodies, 1):
         made.create(entry_key(number), Entry(number=number, epoch=1, body=body).to_bytes())
     identity.claim(made)
     read_only(made)  # it begins as a driver will read it
