@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -43,6 +44,7 @@ from rechannel.engine.journal.standby import Standby, wait
 from rechannel.engine.journal.this_driver import this_holder
 from rechannel.engine.program.explain import explain
 from rechannel.engine.program.physical import compile_plan
+from rechannel.engine.program.resetting import Reset
 from rechannel.engine.program.steps import first_configuration
 from rechannel.engine.program.versions import bound
 from rechannel.engine.replay.judging import Shown
@@ -51,6 +53,7 @@ from rechannel.engine.replay.selecting import Selection, asked_for, select
 from rechannel.errors import DataflowError, NotReadyError, RefusedError
 from rechannel.job_seams import InProcess, job_seams, steady_clock, wall_clock
 from rechannel.model.text import Text
+from rechannel.reconfigure.arguments import check_words
 from rechannel.reconfigure.deploy import Deploy
 from rechannel.reconfigure.upgrade_plan import UpgradePlan
 from rechannel.replayed import Replay
@@ -416,6 +419,50 @@ class Job:
         parts = self._assembled(asked, wall_clock, in_process)
         parts.driver.stop()
         self._running(parts, in_process).await_termination()
+
+    def reset(
+        self,
+        source: str,
+        *,
+        to: datetime | Mapping[str, Mapping[int, int]] | None = None,
+        accept_repeats_and_gaps: bool = False,
+        cause: str = "asked for in Python",
+        allow: Sequence[str] = (),
+        in_process: InProcess | None = None,
+    ) -> bool:
+        """Let a source go on from another place, and read no input; the next start goes on there.
+
+        State stays, and so does what was published: rows that are read again count twice, and rows that are
+        passed over are missing. Rows before the watermark are late. Timesteps that were planned and not
+        committed are planned anew.
+
+        Args:
+            source: its name.
+            to: where it begins: a time, or offsets by topic and partition, of a source that can begin there
+                (Kafka); None = where a new job would begin to read it.
+            accept_repeats_and_gaps: confirm that.
+            cause: who asks and why, for the history.
+            allow: modules as in `Job`, in addition to those.
+            in_process: without Spark.
+
+        Returns:
+            False if the source is there already.
+
+        Raises:
+            RefusedError: it is not confirmed (the message says from where to where), or the source cannot begin
+                there, or has not been read yet.
+            StateInUseError: a driver runs on the state directory.
+        """
+        check_words(cause, "cause")
+        wanted = Reset(source=source, to=to, accepted=accept_repeats_and_gaps, cause=cause)
+        before = read_only(self._store).offsets.get(source)
+        parts = self._assembled(
+            Start(reset=wanted, **self._declared(allow)), wall_clock, in_process
+        )
+        parts.driver.stop()
+        moved = parts.journal.state.offsets.get(source) != before
+        self._running(parts, in_process).await_termination()
+        return moved
 
     def _declared(self, allow: Sequence[str]) -> dict[str, Any]:
         """What the job says of every start. allow: modules that are allowed, in addition to its own."""

@@ -1,5 +1,5 @@
 """What a running job reports: the types of `job.status`, `job.last_progress`, `job.history()`, `job.sinks`,
-`job.advice()`.
+`job.savepoints`, `job.acts`, `job.advice()`.
 
 All are frozen values with `to_dict()`, which returns plain JSON values. `read_events` reads the telemetry log of a
 state directory.
@@ -35,6 +35,7 @@ from rechannel.telemetry.reading import read_events
 from rechannel.telemetry.words import status_text
 
 __all__ = [
+    "Act",
     "Amount",
     "ControllerDecisions",
     "ControllerStatus",
@@ -51,6 +52,7 @@ __all__ = [
     "Replay",
     "ReplayedRows",
     "ReplayedState",
+    "SavepointStatus",
     "SinkProgress",
     "SinkStatus",
     "SlowestTask",
@@ -164,6 +166,40 @@ class SinkStatus(Facts):
     """The last failure."""
     quarantine: str | None
     """Why the sink is in quarantine; None = it is not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavepointStatus(Facts):
+    """A committed timestep that has a name, and whose state is kept."""
+
+    name: str
+    timestep: int
+    time_ms: int
+    """When it got its name, Unix milliseconds."""
+    cause: str
+    """Who gave it, and why."""
+    program: int
+    """Version of the dataflow that the state is of."""
+    files: int
+    """Segments that it keeps."""
+    bytes: int
+    """Their size; other versions may need them too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Act(Facts):
+    """What was done to a state directory beside its timesteps and reconfigurations."""
+
+    kind: str
+    """upgrade, fork, savepoint, savepoint dropped, reset or edit."""
+    time_ms: int
+    """When, Unix milliseconds."""
+    timestep: int | None
+    """The latest committed timestep at that time; None before the first."""
+    what: str
+    """In words."""
+    cause: str
+    """Who asked, and why; empty if that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 from rechannel import changes
 from rechannel.engine.journal.entries import (
+    Beginning,
     Closed,
     Committed,
     ConfigurationChanged,
@@ -21,11 +22,15 @@ from rechannel.engine.journal.entries import (
     Opened,
     Published,
     Reconfiguring,
+    SavepointDropped,
+    SavepointMade,
     SourceRange,
+    SourceReset,
     Withdrawn,
 )
+from rechannel.engine.journal.kept import Savepoint, Version
 from rechannel.engine.journal.lease import Holder
-from rechannel.engine.journal.state import JournalState, Version
+from rechannel.engine.journal.state import JournalState
 from rechannel.model.configuration import (
     Combine,
     Configuration,
@@ -348,6 +353,30 @@ def bodies() -> list[Any]:
         Note(kind="gone", body=None),
         Notes(bodies={"program": {"1": {}}, "gone": None}),
         Closed(time_ms=100),
+        SavepointMade(name="before-release", timestep=7, time_ms=99, cause="release 12"),
+        SavepointDropped(name="before-release", time_ms=99, cause="release 12 is out"),
+        Opened(
+            host="h",
+            pid=7,
+            time_ms=99,
+            fingerprint="",
+            version="0.2.0",
+            id="5f",
+            begins=Beginning(
+                origin="/state/clicks",
+                savepoint="before-release",
+                timestep=7,
+                stream_ms=6,
+                edits={"counts": EDITS[1]},
+                times={"sums": TIMES[1]},
+                offsets={"clicks": {"0": 9}},
+                configuration=CONFIGURATIONS[1],
+                notes={"fork": {"origin": "/state/clicks"}},
+            ),
+        ),
+        SourceReset(
+            source="clicks", before={"0": 9}, after={"0": 4}, time_ms=99, cause="corrected"
+        ),
     ]
 
 
@@ -386,6 +415,25 @@ def states() -> list[JournalState]:
             coordination=COORDINATIONS[1],
             digests={7: "aa", 8: idle.digest("5f")},
             openings=("", "5f"),
+        ),
+        JournalState(
+            number=41,
+            epoch=1,
+            driver=opened,
+            last_committed=7,
+            versions={7: versions[7]},
+            configurations=((5, CONFIGURATIONS[0]),),
+            savepoints={
+                "before-release": Savepoint(
+                    timestep=6,
+                    time_ms=99,
+                    cause="release 12",
+                    version=versions[6],
+                    offsets={"clicks": {"0": 4}},
+                    configuration=CONFIGURATIONS[0],
+                    notes={"program": {"1": {}}},
+                )
+            },
         ),
     ]
 

@@ -66,9 +66,9 @@ GROUPS = {
     "control.library": "AutoScale Autopilot Balance BatchInterval Guard ModelUpdate Monitor Placement SkewJoin",
     "frames": "Context GroupFrame KeyedFrame ProcessFrame Rows Timer",
     "monitoring": (
-        "Amount ControllerDecisions ControllerStatus CostFit CurvePoint Decided JobStatus"
+        "Act Amount ControllerDecisions ControllerStatus CostFit CurvePoint Decided JobStatus"
         " LatencyFigures OperatorNeed OperatorProgress OperatorStatus PhaseTimes ReconfigurationSummary Replay"
-        " ReplayedRows ReplayedState SinkProgress SinkStatus SlowestTask SourceLag Steps StreamAdvice"
+        " ReplayedRows ReplayedState SavepointStatus SinkProgress SinkStatus SlowestTask SourceLag Steps StreamAdvice"
         " StreamNeeds TimestepProgress WindowFigures read_events"
     ),
     "formats": "Format Registry avro avro_schema json protobuf registry",

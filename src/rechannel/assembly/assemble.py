@@ -36,6 +36,7 @@ from rechannel.engine.loop.recovering import first_state
 from rechannel.engine.loop.source_tracker import SourceTracker
 from rechannel.engine.program.identity import Identity
 from rechannel.engine.program.position import StreamPosition
+from rechannel.engine.program.resetting import reset_to, source_of
 from rechannel.engine.program.restarting import elsewhere
 from rechannel.engine.program.start_entries import reconciled, start_entries
 from rechannel.engine.program.starting import start_program
@@ -70,6 +71,7 @@ from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.edits import change_set
 from rechannel.settings import Settings
 from rechannel.sinks.claims import Ledger
+from rechannel.sources.reader import Offset
 from rechannel.state.manifest import Edit
 from rechannel.state.store import Store
 from rechannel.state.stores.locations import check_remote, check_settings, sweep_temporaries
@@ -150,6 +152,7 @@ class _Assembly:
             start_entries(
                 state, program, configuration, int(seams.clock())
             )  # refuses here, or nowhere
+            offset = self._reset_offset(state, opener)
             rehearse_upgrade(program, state)
             tables = initial_state(program.plan, program.programs, state, opener.loader)
             if OWNER not in state.notes:  # no driver was here before: sinks are claimed in its name
@@ -169,8 +172,9 @@ class _Assembly:
             hub = seams.hub(configuration, (self.journal.state.last_committed or 0) + 1)
             undo.callback(hub.close)
             identity.claim(seams.store, changed=changed)
-            self._withdraw(begins=program.begins)
+            self._withdraw(begins=program.begins, reset=offset is not None)
             self._begin(current, configuration, opener, tables)
+            self._reset(offset)
             opened = _Opened(
                 lease=lease,
                 opener=opener,
@@ -217,9 +221,12 @@ class _Assembly:
             self.journal.append(Note(kind=OWNER, body=self.seams.ids()))
         return after.number > read + 1
 
-    def _withdraw(self, *, begins: bool) -> None:
+    def _withdraw(self, *, begins: bool, reset: bool) -> None:
         state, after = self.journal.state, self.settings.replan_after
-        withdrawn = withdrawal(state, replan=self.start.replan, after=after, begins=begins)
+        source = self.start.reset.source if reset and self.start.reset else ""
+        withdrawn = withdrawal(
+            state, replan=self.start.replan, after=after, begins=begins, reset=source
+        )
         if withdrawn is not None:
             _LOG.warning("job %r: %s", self.name, described(state, withdrawn))
             self.journal.append(withdrawn)
@@ -232,6 +239,27 @@ class _Assembly:
             return []
         held = state.configuration_at((state.last_intended or 0) + 1)
         return self.settings.unheeded(held, fresh)
+
+    def _reset_offset(self, state: JournalState, opener: Opener) -> Offset | None:
+        """Where a source goes that is to be reset; None without one. Raises RefusedError."""
+        asked = self.start.reset
+        if asked is None:
+            return None
+        reader = opener.reader(source_of(asked, self.dataflow, state))
+        try:
+            offset = reader.initial()
+        finally:
+            reader.close()
+        reset_to(asked, offset, state, int(self.seams.clock()))  # refuses here, or nowhere
+        return offset
+
+    def _reset(self, offset: Offset | None) -> None:
+        """Journal where a source goes on from."""
+        asked, state = self.start.reset, self.journal.state
+        if asked is not None and offset is not None:
+            entry = reset_to(asked, offset, state, int(self.seams.clock()))
+            if entry is not None:
+                self.journal.append(entry)
 
     def _first(self, program: Program, opener: Opener) -> Configuration:
         first = first_configuration(
@@ -450,4 +478,5 @@ class _Assembly:
             self.seams.sized(settings).timestep_bytes,
             steady=self.seams.steady,
             trouble=hub.troubles,
+            held=lambda: bool(self.journal.state.savepoints),
         )

@@ -16,6 +16,7 @@ import typer
 
 from rechannel.cli.bench import bench
 from rechannel.cli.demo import demo
+from rechannel.cli.fork import fork
 from rechannel.cli.ingest import ingest
 from rechannel.cli.jobs.abort import abort
 from rechannel.cli.jobs.advice import advice
@@ -31,7 +32,9 @@ from rechannel.cli.jobs.watch import watch
 from rechannel.cli.profile import profile
 from rechannel.cli.repair import repair
 from rechannel.cli.replay import replay
+from rechannel.cli.reset import reset
 from rechannel.cli.run import run
+from rechannel.cli.savepoint import savepoint, savepoints
 from rechannel.cli.scale import scale
 from rechannel.cli.screen import complain
 from rechannel.cli.sql import sql
@@ -99,6 +102,7 @@ app.command("demo")(demo)
 app.command("run")(run)
 app.command("upgrade")(upgrade)
 app.command("deploy")(deploy)
+app.command("reset")(reset)
 app.command("ingest")(ingest)
 app.command("status")(status)
 app.command("state")(state)
@@ -107,6 +111,9 @@ app.command("events")(events)
 app.command("verify")(verify)
 app.command("repair")(repair)
 app.command("replay")(replay)
+app.command("savepoint")(savepoint)
+app.command("savepoints")(savepoints)
+app.command("fork")(fork)
 app.add_typer(reconfigure, name="reconfigure")
 app.add_typer(plan, name="plan")
 app.command("history")(history)

@@ -9,7 +9,6 @@ import typer
 from rechannel.cli.screen import show, show_json
 
 if TYPE_CHECKING:
-    from rechannel.engine.repair.doing import Hand
     from rechannel.engine.repair.findings import Finding
 
 LEFT = 1
@@ -32,9 +31,10 @@ def repair(
     Without --yes or --do, nothing is changed; with them, no driver may run. Exit code 1 if findings are left.
     """
     from rechannel.cli.inspect.directory import open_directory
+    from rechannel.cli.inspect.hand import this_hand
     from rechannel.engine.repair import doing
 
-    store, hand = open_directory(directory, durable=True).store, _hand()
+    store, hand = open_directory(directory, durable=True).store, this_hand()
     done: tuple[Finding, ...] = ()
     if yes or do:
         chosen = set(do or ())
@@ -53,22 +53,6 @@ def repair(
             show("Nothing is wrong." if not done else "Nothing else is wrong.")
     if left:
         raise typer.Exit(LEFT)
-
-
-def _hand() -> Hand:
-    import time
-    import uuid
-
-    from rechannel.engine.journal.lease import process_started
-    from rechannel.engine.journal.this_driver import this_holder
-    from rechannel.engine.repair.doing import Hand
-
-    return Hand(
-        holder=this_holder(),
-        id=uuid.uuid4().hex,
-        clock=lambda: int(time.time() * 1000),
-        started=process_started,
-    )
 
 
 def _words(finding: Finding) -> str:

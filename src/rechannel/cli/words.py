@@ -12,6 +12,7 @@ import shlex
 FLAGS = (
     *("takeover", "revert", "mended", "replan", "upgrade", "remove_later_output"),
     "supersede",
+    "accept_repeats_and_gaps",
 )
 """Boolean arguments, with an option of the same name."""
 

@@ -11,6 +11,7 @@ import os
 import sys
 import sysconfig
 from collections.abc import Iterator
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
@@ -70,14 +71,22 @@ def loaded_from(directory: Path) -> Iterator[ModuleType]:
 
 def _loaded() -> Iterator[tuple[str, Path]]:
     """Yield the names and files of loaded modules that are neither programs nor installed."""
-    installed = [Path(sysconfig.get_path(each)) for each in ("stdlib", "purelib", "platlib")]
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if name == "__main__" or name.startswith(PREFIX) or not isinstance(file, str):
+        if name.startswith((PREFIX, "__main__", "rechannel.")) or not isinstance(file, str):
             continue
-        path = Path(file).resolve()
-        if path.suffix == ".py" and not any(path.is_relative_to(each) for each in installed):
+        path = _real(file)
+        if path is not None:
             yield name, path
+
+
+@lru_cache(1 << 16)
+def _real(file: str) -> Path | None:
+    """The real file of a module; None if it was installed, or is no Python text."""
+    path = Path(file).resolve()
+    installed = (sysconfig.get_path(each) for each in ("stdlib", "purelib", "platlib"))
+    within = any(path.is_relative_to(each) for each in installed)
+    return None if within or path.suffix != ".py" else path
 
 
 def _top_names(directory: Path) -> frozenset[str]:

@@ -14,6 +14,8 @@ from rechannel.assembly import Parts
 from rechannel.control.controller import Controller, Installation, installations
 from rechannel.dataflow.evolution.evolution import Logic, stream_of
 from rechannel.dataflow.streams.stream import Stream
+from rechannel.engine.journal.acts import acts_of
+from rechannel.engine.journal.savepoints import savepoints_of
 from rechannel.engine.loop.heartbeat import RENEW_SECONDS
 from rechannel.engine.loop.life import Life
 from rechannel.engine.program.deploying import UnchangedError
@@ -33,7 +35,7 @@ from rechannel.errors import (
 )
 from rechannel.model.configuration import Configuration
 from rechannel.model.text import Text
-from rechannel.monitoring import JobStatus, ReconfigurationSummary, SinkStatus
+from rechannel.monitoring import Act, JobStatus, ReconfigurationSummary, SavepointStatus, SinkStatus
 from rechannel.reconfigure.arguments import check_at, check_words, strategy_of
 from rechannel.reconfigure.edits import AnyChange, ChangeSet, change_set
 from rechannel.reconfigure.moment import EventMoment
@@ -42,6 +44,7 @@ from rechannel.reconfigure.requests import Request
 from rechannel.reconfigure.strategies import Strategy
 from rechannel.reconfigure.upgrade_plan import UpgradePlan
 from rechannel.replayed import Replay
+from rechannel.running import savepoints
 from rechannel.running.controllers import ControllerHandle
 from rechannel.running.deploying import Texts, plan_deploy, request_of
 from rechannel.running.live import page, watch
@@ -377,6 +380,30 @@ class RunningJob:
         """End a reconfiguration that has not begun, or roll back one that has. Raises RefusedError."""
         abort(self._parts, id_, reason)
 
+    def savepoint(self, name: str, *, cause: str = ASKED) -> SavepointStatus:
+        """Name the latest committed timestep. Its state stays for as long as it has the name; nothing else waits.
+
+        `rechannel fork` begins another state directory there.
+
+        Args:
+            name: letters, digits, ".", "_" and "-", at most 64. There may be 16 savepoints.
+            cause: who asks and why, for the history.
+
+        Raises:
+            RefusedError: there is one of that name, or there are too many.
+            NotReadyError: no timestep is committed yet.
+        """
+        return savepoints.make(self._parts, name, cause)
+
+    @property
+    def savepoints(self) -> dict[str, SavepointStatus]:
+        """The savepoints by name, oldest first."""
+        return dict(savepoints_of(self._parts.journal.state))
+
+    def drop_savepoint(self, name: str, *, cause: str = ASKED) -> None:
+        """Drop a savepoint: files that only it needs are removed later. Raises NotReadyError if there is none."""
+        savepoints.drop(self._parts, name, cause)
+
     def history(self, last: int | None = None) -> list[ReconfigurationSummary]:
         """Return what the reconfigurations of this state directory did, oldest first.
 
@@ -386,6 +413,14 @@ class RunningJob:
         known = self._changes.coordination.records
         found = read_history(self._parts.store, known, last)
         return [ReconfigurationSummary.from_dict(fields) for fields in found]
+
+    @property
+    def acts(self) -> list[Act]:
+        """What else was done to this state directory, oldest first: upgrades, forks, savepoints, resets, edits.
+
+        The latest 256 are kept. A deploy is a reconfiguration: see `history`.
+        """
+        return [Act.from_dict(dict(one)) for one in acts_of(self._parts.journal.state.notes)]
 
     def reconfiguration(self, id_: str) -> Reconfiguration:
         """Return the handle on a reconfiguration, also on one that is over. Raises NotReadyError for an unknown id."""

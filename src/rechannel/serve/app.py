@@ -23,6 +23,8 @@ from rechannel.serve.guard import Guard, Rules
 from rechannel.serve.health import health_routes
 from rechannel.serve.programs import Deploys
 from rechannel.serve.routes import BODIES, change_routes, watch_routes
+from rechannel.serve.savepoint_routes import BODIES as OF_SAVEPOINTS
+from rechannel.serve.savepoint_routes import savepoint_routes
 from rechannel.serve.schemas import schemas as known_schemas
 from rechannel.version import __version__
 
@@ -44,6 +46,7 @@ def application(job: RunningJob, rules: Rules, allowed: Allowed, deploys: Deploy
     app.include_router(watch_routes(job))
     app.include_router(change_routes(job, allowed))
     app.include_router(deploy_routes(job, deploys))
+    app.include_router(savepoint_routes(job))
     app.include_router(control_routes(job, allowed))
     app.add_exception_handler(HTTPException, _unknown)
     app.add_exception_handler(RequestValidationError, _malformed)
@@ -59,7 +62,10 @@ class _Application(FastAPI):
         document = super().openapi()
         schemas = document.setdefault("components", {}).setdefault("schemas", {})
         _, made = models_json_schema(
-            [(body, "validation") for body in (*BODIES, *OF_DEPLOYS, *OF_CONTROLLERS)],
+            [
+                (body, "validation")
+                for body in (*BODIES, *OF_DEPLOYS, *OF_SAVEPOINTS, *OF_CONTROLLERS)
+            ],
             ref_template="#/components/schemas/{model}",
         )
         schemas.update(made.get("$defs", {}))

@@ -17,6 +17,7 @@ from pydantic import (
 
 from rechannel.control.controller import MOST_CALLBACK_SECONDS, NAMES
 from rechannel.control.loading import MOST_PARAMETERS, Wanted
+from rechannel.engine.journal.savepoints import NAMES as SAVEPOINT_NAMES
 from rechannel.errors import RefusedError
 from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.changes.together import MOST_CHANGES, one_change
@@ -163,6 +164,21 @@ class DeployBody(DeployPlanBody):
     def when(self) -> int | datetime | EventMoment | None:
         """From when it holds; None = as soon as possible."""
         return _moment_of(self.at)
+
+
+class SavepointBody(Body):
+    """A name for the latest committed timestep."""
+
+    name: Annotated[str, Field(pattern=f"^{SAVEPOINT_NAMES.pattern}$")]
+    cause: Annotated[Words, Field(description="Who asks and why, for the history.")] = (
+        "asked for over HTTP"
+    )
+
+
+class SavepointDropBody(Body):
+    """Why a savepoint is dropped, for the history."""
+
+    cause: Words = "asked for over HTTP"
 
 
 class AbortBody(Body):

@@ -122,7 +122,7 @@ class Deploys:
             msg = "no program may be deployed"
             raise ForbiddenError(msg)
         with loaded_beside(file, data, self._known) as beside:
-            job = find_job(beside.module, name, self._kind)
+            job: Any = find_job(beside.module, name, self._kind)
             yield Text(job=job, file=file, sha256=found, beside=beside)
 
 

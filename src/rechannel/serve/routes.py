@@ -69,6 +69,10 @@ def watch_routes(job: RunningJob) -> APIRouter:
         found = answers.open_reconfigurations(job) if open else answers.history_of(job, last)
         return {"reconfigurations": found}
 
+    @routes.get("/acts", summary="Upgrades, forks, savepoints, resets and edits, oldest first")
+    def acts() -> dict[str, Any]:
+        return {"acts": [one.to_dict() for one in job.acts]}
+
     @routes.get(
         "/reconfigurations/{id}",
         summary="One of them: cause, phases, bins, bytes, latencies before, during and after",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import pyarrow as pa
 
+from rechannel.errors import RefusedError
 from rechannel.sources.reader import SourceReader
 from rechannel.state.store import Store
 
@@ -68,6 +69,16 @@ class Connector(ABC):
     @abstractmethod
     def open(self, context: SourceContext) -> SourceReader:
         """Open it for one driver. Raises SourceError, SessionError, DataflowError."""
+
+    def beginning_at(self, to: object) -> Self:
+        """Return the source as it is when a new stream of it begins elsewhere.
+
+        to: None = where it says. Raises RefusedError for what it cannot begin at.
+        """
+        if to is not None:
+            msg = f"{self.describe()} cannot begin at {to}: it can be reset to where a new job begins only"
+            raise RefusedError(msg)
+        return self
 
     def unbounded(self) -> Self:
         """Return the source without its own bounds of a timestep."""

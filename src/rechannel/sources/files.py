@@ -74,6 +74,7 @@ class FilesReader:
     repeats = False
     boundable = True
     complaint = None
+    records = True
 
     def __init__(
         self,

@@ -155,6 +155,17 @@ class Forgetful(Protocol):
 
 
 @runtime_checkable
+class Recording(Protocol):
+    """A source that reads what it once wrote to the state directory, and removes what no later offset needs.
+
+    While a savepoint names an earlier offset, it is not told what is committed, and not to forget.
+    """
+
+    records: bool
+    """True."""
+
+
+@runtime_checkable
 class Rereads(Protocol):
     """A source that can tell cheaply whether it can give the rows of an earlier timestep again."""
 

@@ -114,6 +114,8 @@ class TableReader(NativeReader):
     periodically; otherwise those of "rows"}.
     """
 
+    records = True
+
     def __init__(
         self,
         connector: TableConnector,

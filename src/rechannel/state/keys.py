@@ -8,6 +8,7 @@
     segments/<operator>/<timestep>-<task>-<attempt>.arrow
     outbox/<operator>/<timestep>-<task>-<attempt>.arrow
     reconfigurations/<id>.json                        what a live change did
+    sources/<name>/...                                what a source has recorded of its input
 
 Numbers are padded, so that the order of names is the order of numbers. User-given names are
 percent-encoded, so that no name can leave its folder.
@@ -25,6 +26,7 @@ SNAPSHOTS = "snapshots/"
 SEGMENTS = "segments/"
 SINK_BUFFERS = "outbox/"
 RECONFIGURATIONS = "reconfigurations/"
+SOURCES = "sources/"
 
 _RECORD = ".json"
 _TABLE = ".arrow"

@@ -25,6 +25,7 @@ from rechannel.engine.journal.reading import read_only
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.physical import SinkPlan, compile_plan
 from rechannel.engine.program.programs import programs_of
+from rechannel.engine.program.resetting import Reset
 from rechannel.engine.program.versions import bound
 from rechannel.engine.reconfigure.cluster import FixedCluster
 from rechannel.engine.reconfigure.cluster_preparer import ClusterPreparer
@@ -177,6 +178,7 @@ class Harness:
         without: Collection[str] = (),
         replan: bool = False,
         upgrade: bool = False,
+        reset: Reset | None = None,
         migrations: Iterable[Callable[..., Any]] = (),
         migrate: Mapping[str, Migrate] | None = None,
         renamed: Mapping[str, str] | None = None,
@@ -187,7 +189,8 @@ class Harness:
 
         faults: what happens to its writes, one by one (see `FaultyStore`). task_faults: what happens
         to attempts of tasks (see `TaskFaults`). settings: of this driver; the journal's
-        configuration holds all the same. revert, mended, fresh, without, replan, upgrade: as for `Job.start`.
+        configuration holds all the same. revert, mended, fresh, without, replan, upgrade: as for `Job.start`; reset:
+        as `Job.reset` asks.
         migrations, migrate, renamed, controllers, allow: as for `Job`. Raises Crash where a fault says so, and what a
         start raises.
         """
@@ -205,6 +208,7 @@ class Harness:
                 fresh=fresh,
                 without=without,
                 upgrade=upgrade,
+                reset=reset,
                 renamed=renamed or {},
                 migrate=migrate or {},
                 migrations=tuple(migrations),

@@ -28,14 +28,13 @@ from rechannel.state.keys import (
     SEGMENTS,
     SINK_BUFFERS,
     SNAPSHOTS,
+    SOURCES,
     number_of,
     timestep_of,
 )
 from rechannel.state.sealed import unseal
 from rechannel.state.segments.segment import verify_segment
 from rechannel.state.store import Store
-
-SOURCES = "sources/"
 
 Tell = Callable[[str, int, int], None]
 """Called with the progress: kind of files, number of files read, number of all files."""

@@ -1,8 +1,8 @@
-"""`rechannel history`: the reconfigurations of a job."""
+"""`rechannel history`: the reconfigurations of a job, and what else was done to its state directory."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
@@ -24,49 +24,69 @@ def history(
     ] = None,
     last: Annotated[
         int,
-        typer.Option(
-            metavar="N", min=1, max=10_000, help="Number of reconfigurations, the newest ones."
-        ),
+        typer.Option(metavar="N", min=1, max=10_000, help="The newest ones of either kind."),
     ] = 100,
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the last reconfigurations of a job, oldest first, or one of them with all its figures."""
-    all_ = (
+    """Show what was done to a job, oldest first: its reconfigurations, upgrades, savepoints, resets and edits.
+
+    With ID, show one reconfiguration with all its figures.
+    """
+    all_, acts = (
         _from_server(where, token, id_, last)
         if is_url(where)
         else _from_directory(where, id_, last)
     )
     if as_json:
-        show_json({"reconfigurations": all_} if id_ is None else all_[0])
+        show_json({"reconfigurations": all_, "acts": acts} if id_ is None else all_[0])
     elif id_ is not None:
         _show_one(all_[0])
-    elif all_:
+    else:
+        _show_all(all_, acts)
+
+
+def _show_all(all_: list[dict[str, Any]], acts: list[dict[str, Any]]) -> None:
+    if all_:
         show_table(_rows(all_))
     else:
         show("There was no reconfiguration.")
+    if acts:
+        show("")
+        rows = table("act", "time", "timestep", "what", "cause", right=("timestep",))
+        for one in acts:
+            timestep = "-" if one["timestep"] is None else str(one["timestep"])
+            rows.add_row(one["kind"], moment(one["time_ms"]), timestep, one["what"], one["cause"])
+        show_table(rows)
 
 
-def _from_server(url: str, token: str | None, id_: str | None, last: int) -> list[dict[str, Any]]:
+Found: TypeAlias = tuple[list[dict[str, Any]], list[dict[str, Any]]]
+"""Reconfigurations, and other acts; none of the latter if one reconfiguration is asked for."""
+
+
+def _from_server(url: str, token: str | None, id_: str | None, last: int) -> Found:
     with Client(url, token) as job:
         if id_ is not None:
-            return [job.get("reconfigurations", id_)]
-        found: list[dict[str, Any]] = job.get("reconfigurations", last=last)["reconfigurations"]
-        return found
+            return [job.get("reconfigurations", id_)], []
+        found = job.get("reconfigurations", last=last)["reconfigurations"]
+        return found, job.get("acts")["acts"][-last:]
 
 
-def _from_directory(directory: str, id_: str | None, last: int) -> list[dict[str, Any]]:
+def _from_directory(directory: str, id_: str | None, last: int) -> Found:
     """Read a state directory. The job may be running."""
     from rechannel.cli.inspect.directory import open_directory
+    from rechannel.engine.journal.acts import acts_of
     from rechannel.engine.journal.reading import read_only
     from rechannel.engine.reconfigure.history import read_history, read_one
 
     store = open_directory(directory).store
-    known = read_only(store).coordination.records
+    state = read_only(store)
+    known = state.coordination.records
     if id_ is None:
-        return read_history(store, known, last)
+        acts = [dict(one) for one in acts_of(state.notes)]
+        return read_history(store, known, last), acts[-last:]
     try:
-        return [read_one(store, id_, known)]
+        return [read_one(store, id_, known)], []
     except NotReadyError as error:
         msg = f"{error} in {directory}"
         raise NotReadyError(msg) from None

@@ -35,6 +35,36 @@ RENAMING = 5
 """Version of entries that give operators and sources other names: earlier releases would lose their state."""
 
 
+SAVING = 6
+"""Version of entries about savepoints and resets, and of openings that begin at a savepoint: earlier releases would
+remove its files, or read sources from elsewhere."""
+
+
+@closed
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beginning:
+    """What a state directory begins with that goes on from a savepoint of another one."""
+
+    origin: str
+    """The state directory with the savepoint."""
+    savepoint: str
+    """Its name; empty if it begins at the latest commit of then."""
+    timestep: int
+    """The latest committed one."""
+    stream_ms: int
+    """Its time, Unix milliseconds."""
+    edits: Mapping[str, Edit]
+    """State, by operator."""
+    times: Mapping[str, Times]
+    """Event time by operator, of those that go by it."""
+    offsets: Mapping[str, Json]
+    """Where each source continues."""
+    configuration: Configuration
+    """Of the timestep after it."""
+    notes: Mapping[str, Json]
+    """By kind."""
+
+
 @closed
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
@@ -52,6 +82,8 @@ class Opened:
     """How many committed timesteps stay readable; set by the journal that appends the entry."""
     id: Annotated[str, ABSENT] = ""
     """A random word that no other opening has, of this directory or of a copy; "" in early journals."""
+    begins: Annotated[Beginning | None, ABSENT] = None
+    """Only in the first entry: what the directory begins with, if it goes on from another one."""
 
 
 @closed
@@ -205,6 +237,46 @@ class Notes:
 
 @closed
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SourceReset:
+    """A source goes on from another offset. No timestep is open."""
+
+    source: str
+    before: Json
+    """Its offset up to now."""
+    after: Json
+    time_ms: int
+    """Unix milliseconds."""
+    cause: str
+    """Who asks, and why."""
+
+
+@closed
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavepointMade:
+    """The latest committed timestep gets a name; its state stays while it has it."""
+
+    name: str
+    timestep: int
+    time_ms: int
+    """Unix milliseconds."""
+    cause: str
+    """Who asks, and why."""
+
+
+@closed
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavepointDropped:
+    """A savepoint is no longer needed."""
+
+    name: str
+    time_ms: int
+    """Unix milliseconds."""
+    cause: str
+    """Who asks, and why."""
+
+
+@closed
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
     """The driver closed the journal itself."""
 
@@ -223,6 +295,9 @@ Body: TypeAlias = (
     | Controlling
     | Note
     | Notes
+    | SavepointMade
+    | SavepointDropped
+    | SourceReset
     | Closed
 )
 """The body of an entry."""
@@ -238,6 +313,9 @@ _KINDS: Mapping[str, type[Body]] = {
     "controlling": Controlling,
     "note": Note,
     "notes": Notes,
+    "savepoint_made": SavepointMade,
+    "savepoint_dropped": SavepointDropped,
+    "source_reset": SourceReset,
     "closed": Closed,
 }
 _NAMES: Mapping[type, str] = {kind: name for name, kind in _KINDS.items()}
@@ -276,7 +354,7 @@ class Entry:
 
         Raises DamagedStateError, NewerFormatError.
         """
-        record = unseal(data, name=name, newest=RENAMING)
+        record = unseal(data, name=name, newest=SAVING)
         try:
             body = decode(_KINDS[record["kind"]], record["body"])
             return cls(number=record["number"], epoch=record["epoch"], body=body)
@@ -286,8 +364,10 @@ class Entry:
 
 
 def _format(body: Body) -> int:
+    if isinstance(body, SavepointMade | SavepointDropped | SourceReset):
+        return SAVING
     if isinstance(body, Opened):
-        return LASTING
+        return LASTING if body.begins is None else SAVING
     if isinstance(body, ConfigurationChanged) and body.renamed:
         return RENAMING
     controlled = isinstance(body, Controlling) or (

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from rechannel.control.board import Board
-from rechannel.engine.journal.entries import LASTING, Intent, Opened
-from rechannel.engine.journal.state import JournalState, Version
+from rechannel.engine.journal.entries import LASTING, SAVING, Intent, Opened
+from rechannel.engine.journal.kept import Savepoint, Version
+from rechannel.engine.journal.state import JournalState
 from rechannel.errors import DamagedStateError
 from rechannel.model.codec import ABSENT, Json, decode, encode, written
 from rechannel.model.configuration import Configuration
@@ -22,7 +23,7 @@ from rechannel.state.manifest import Manifest, Run
 from rechannel.state.sealed import seal, unseal
 
 FORMAT = LASTING
-"""Version of the format of snapshots; readers refuse later ones, and read earlier ones."""
+"""Version of the format of snapshots without savepoints, which earlier releases would forget."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,19 @@ class _Version:
     outbox: Mapping[str, tuple[str, ...]]
     stream_ms: Annotated[int, written("now_ms")]
     times: Annotated[Mapping[str, Times], ABSENT] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Savepoint:
+    """A savepoint; see `kept.Savepoint`."""
+
+    timestep: int
+    time_ms: int
+    cause: str
+    version: _Version
+    offsets: Mapping[str, Json]
+    configuration: Configuration
+    notes: Mapping[str, Json]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +73,14 @@ class _Snapshot:
     board: Annotated[Board, ABSENT] = field(default_factory=Board)
     digests: tuple[tuple[int, str], ...] | None = None
     """None in early snapshots."""
+    savepoints: Annotated[Mapping[str, _Savepoint], ABSENT] = field(default_factory=dict)
 
 
 def to_bytes(state: JournalState) -> bytes:
     """Write a state as a sealed file."""
     places: dict[Run, int] = {}
     versions = tuple((t, _placed(version, places)) for t, version in state.versions.items())
+    savepoints = {name: _saved(one, places) for name, one in state.savepoints.items()}
     snapshot = _Snapshot(
         number=state.number,
         epoch=state.epoch,
@@ -85,8 +101,9 @@ def to_bytes(state: JournalState) -> bytes:
         opened_at=state.opened_at,
         board=state.board,
         digests=tuple(state.digests.items()),
+        savepoints=savepoints,
     )
-    return seal({"format": FORMAT, **encode(snapshot)})
+    return seal({"format": SAVING if savepoints else FORMAT, **encode(snapshot)})
 
 
 def from_bytes(data: bytes | memoryview, *, name: str) -> JournalState:
@@ -94,7 +111,7 @@ def from_bytes(data: bytes | memoryview, *, name: str) -> JournalState:
 
     Raises DamagedStateError, NewerFormatError.
     """
-    record = unseal(data, name=name, newest=FORMAT)
+    record = unseal(data, name=name, newest=SAVING)
     try:
         return _state(decode(_Snapshot, record))
     except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -124,6 +141,9 @@ def _state(snapshot: _Snapshot) -> JournalState:
         openings=snapshot.openings,
         opened_at=snapshot.opened_at,
         board=snapshot.board,
+        savepoints={
+            name: _savepoint(one, snapshot.runs) for name, one in snapshot.savepoints.items()
+        },
     )
 
 
@@ -156,4 +176,28 @@ def _version(version: _Version, runs: tuple[Run, ...]) -> Version:
         outbox=version.outbox,
         stream_ms=version.stream_ms,
         times=version.times,
+    )
+
+
+def _saved(savepoint: Savepoint, places: dict[Run, int]) -> _Savepoint:
+    return _Savepoint(
+        timestep=savepoint.timestep,
+        time_ms=savepoint.time_ms,
+        cause=savepoint.cause,
+        version=_placed(savepoint.version, places),
+        offsets=savepoint.offsets,
+        configuration=savepoint.configuration,
+        notes=savepoint.notes,
+    )
+
+
+def _savepoint(saved: _Savepoint, runs: tuple[Run, ...]) -> Savepoint:
+    return Savepoint(
+        timestep=saved.timestep,
+        time_ms=saved.time_ms,
+        cause=saved.cause,
+        version=_version(saved.version, runs),
+        offsets=saved.offsets,
+        configuration=saved.configuration,
+        notes=saved.notes,
     )

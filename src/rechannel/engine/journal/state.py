@@ -16,7 +16,7 @@ The latest `keep_versions` committed timesteps are kept as versions; they share 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace as changed
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -25,7 +25,9 @@ from msgspec import Struct, field
 from msgspec.structs import force_setattr, replace
 
 from rechannel.control.board import Board
+from rechannel.engine.journal import acts
 from rechannel.engine.journal.entries import (
+    Beginning,
     Body,
     Closed,
     Committed,
@@ -38,15 +40,19 @@ from rechannel.engine.journal.entries import (
     Opened,
     Published,
     Reconfiguring,
+    SavepointDropped,
+    SavepointMade,
+    SourceReset,
     Withdrawn,
 )
 from rechannel.engine.journal.incarnations import NOTE as INCARNATIONS
 from rechannel.engine.journal.incarnations import inherited, renamed_note, withdrawn
+from rechannel.engine.journal.kept import Savepoint, Version, frozen
 from rechannel.errors import NotReadyError
 from rechannel.model.bytimestep import ByTimestep
 from rechannel.model.codec import Json
 from rechannel.model.configuration import Configuration
-from rechannel.model.eventtime import Clock, Times
+from rechannel.model.eventtime import Times
 from rechannel.reconfigure.coordination import Coordination
 from rechannel.reconfigure.events import Stepped
 from rechannel.state.keys import timestep_of
@@ -58,37 +64,13 @@ WITHDRAWN = "withdrawn"
 _OPENINGS = 256
 """Ids of drivers that are remembered, to tell output of this directory from that of a copy."""
 
-K = TypeVar("K")
+MOST_SAVEPOINTS = 16
+"""Savepoints at a time: every snapshot of the journal has all of them."""
+
+_MOST_SHOWN = 300
+"""Characters of an offset in the history."""
+
 V = TypeVar("V")
-
-
-class Version(Struct, frozen=True, kw_only=True):
-    """State and output as of one committed timestep."""
-
-    manifests: Mapping[str, Manifest] = field(default_factory=dict)
-    """Live state, by operator."""
-    outbox: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Keys of the files of sink buffers of this timestep, by operator."""
-    stream_ms: int = 0
-    """Time of the timestep, Unix milliseconds; timeouts compare with it."""
-    times: Mapping[str, Times] = field(default_factory=dict)
-    """Event time by operator, of those that go by it."""
-
-    def __post_init__(self) -> None:
-        """Freeze the mappings."""
-        force_setattr(self, "manifests", _frozen(self.manifests))
-        force_setattr(self, "times", _frozen(self.times))
-        force_setattr(self, "outbox", _frozen(self.outbox))
-
-    def clock(self, operator: str) -> Clock:
-        """Return the times by which an operator's state is read."""
-        times = self.times.get(operator, Times())
-        return Clock(stream_ms=self.stream_ms, before=times.watermark, watermark=times.watermark)
-
-    def files(self) -> set[str]:
-        """Return the keys of all segments and sink buffer files of this version."""
-        segments = set[str]().union(*(m.segments() for m in self.manifests.values()))
-        return segments.union(*self.outbox.values())
 
 
 class JournalState(Struct, frozen=True, kw_only=True):
@@ -128,6 +110,8 @@ class JournalState(Struct, frozen=True, kw_only=True):
     """Digests of intents (`Intent.digest`) of timesteps that are open, unpublished or kept as versions."""
     openings: tuple[str, ...] = ()
     """Ids of the latest drivers; the last one is that of `epoch`."""
+    savepoints: Mapping[str, Savepoint] = field(default_factory=dict)
+    """By name."""
     opened_at: tuple[int, ...] = ()
     """Numbers of all openings, ascending: their entries stay (see `log`). Early journals do not have them all."""
 
@@ -137,8 +121,8 @@ class JournalState(Struct, frozen=True, kw_only=True):
             msg = f"keep_versions must be at least 1, not {self.keep_versions}"
             raise ValueError(msg)
         force_setattr(self, "unpublished", ByTimestep.of(self.unpublished))
-        for name in ("offsets", "notes"):
-            force_setattr(self, name, _frozen(getattr(self, name)))
+        for name in ("offsets", "notes", "savepoints"):
+            force_setattr(self, name, frozen(getattr(self, name)))
         dropped = self._bound_versions()
         digests = self.digests
         if not isinstance(digests, ByTimestep):
@@ -157,7 +141,7 @@ class JournalState(Struct, frozen=True, kw_only=True):
         kept = sorted(self.versions)[-self.keep_versions :]
         dropped = self.versions.keys() - kept
         versions = {timestep: self.versions[timestep] for timestep in kept}
-        force_setattr(self, "versions", _frozen(versions))
+        force_setattr(self, "versions", frozen(versions))
         if kept:
             force_setattr(self, "configurations", _since(self.configurations, kept[0]))
         return dropped
@@ -236,11 +220,25 @@ class JournalState(Struct, frozen=True, kw_only=True):
 
 
 def needed(state: JournalState) -> set[str]:
-    """Return the segments and sink buffer files that a kept version or unpublished output needs."""
-    kept = set[str]().union(*(version.files() for version in state.versions.values()))
+    """Return the segments and sink buffer files that a kept version, a savepoint or unpublished output needs."""
+    kept = set[str]().union(*(version.files() for version in _versions(state)))
     staged = (what for sinks in state.unpublished.values() for what in sinks.values())
     sink_buffers = (what.get("outbox") or {} for what in staged if isinstance(what, Mapping))
     return kept.union(key for nodes in sink_buffers for keys in nodes.values() for key in keys)
+
+
+def savepoint_of(state: JournalState, time_ms: int, cause: str) -> Savepoint:
+    """Return the latest committed timestep, of which there is one, as a savepoint."""
+    timestep = state.last_committed or 0
+    return Savepoint(
+        timestep=timestep,
+        time_ms=time_ms,
+        cause=cause,
+        version=replace(state.latest, outbox={}),
+        offsets=state.offsets,
+        configuration=state.configuration_at(timestep + 1),
+        notes={kind: note for kind, note in state.notes.items() if kind != acts.NOTE},
+    )
 
 
 def unreferenced(state: JournalState, keys: Iterable[str]) -> list[str]:
@@ -250,7 +248,7 @@ def unreferenced(state: JournalState, keys: Iterable[str]) -> list[str]:
     """
     if state.last_committed is None:
         return []
-    named = set[str]().union(*(version.files() for version in state.versions.values()))
+    named = set[str]().union(*(version.files() for version in _versions(state)))
     return [
         key
         for key in keys
@@ -260,10 +258,18 @@ def unreferenced(state: JournalState, keys: Iterable[str]) -> list[str]:
     ]
 
 
+def _versions(state: JournalState) -> Iterator[Version]:
+    """Yield all versions that are kept."""
+    yield from state.versions.values()
+    yield from (savepoint.version for savepoint in state.savepoints.values())
+
+
 def _opened(state: JournalState, body: Opened) -> JournalState:
     attempts = state.attempts + 1 if state.open_intents else 0
     # Early journals have no ids: openings are remembered from the first one with an id on.
     openings = (*state.openings, body.id)[-_OPENINGS:] if body.id or state.openings else ()
+    if body.begins is not None:
+        state = _begun(state, body, body.begins)
     return replace(
         state,
         driver=body,
@@ -272,6 +278,83 @@ def _opened(state: JournalState, body: Opened) -> JournalState:
         attempts=attempts,
         openings=openings,
         opened_at=(*state.opened_at, state.next_number),
+    )
+
+
+def _begun(state: JournalState, opened: Opened, begins: Beginning) -> JournalState:
+    """Begin at a savepoint of another state directory."""
+    if state.number:
+        msg = f"entry {state.next_number} begins at a savepoint, but it is not the first"
+        raise ValueError(msg)
+    version = Version(
+        manifests={name: Manifest().apply(edit) for name, edit in begins.edits.items()},
+        stream_ms=begins.stream_ms,
+        times=begins.times,
+    )
+    at = f"savepoint {begins.savepoint!r} of " if begins.savepoint else ""
+    notes = acts.with_act(
+        begins.notes,
+        "fork",
+        time_ms=opened.time_ms,
+        timestep=begins.timestep,
+        what=f"forked from {at}{begins.origin}",
+    )
+    return replace(
+        state,
+        last_committed=begins.timestep,
+        versions={begins.timestep: version},
+        offsets=begins.offsets,
+        configurations=((begins.timestep, begins.configuration),),
+        notes=notes,
+    )
+
+
+def _saved(state: JournalState, body: SavepointMade) -> JournalState:
+    if body.timestep != state.last_committed:
+        msg = f"savepoint {body.name!r} of timestep {body.timestep}: the latest is {state.last_committed}"
+        raise ValueError(msg)
+    if body.name in state.savepoints or len(state.savepoints) >= MOST_SAVEPOINTS:
+        msg = f"savepoint {body.name!r}: there is one, or there are {MOST_SAVEPOINTS} others"
+        raise ValueError(msg)
+    made = savepoint_of(state, body.time_ms, body.cause)
+    what = f"savepoint {body.name!r}"
+    return replace(
+        state,
+        savepoints={**state.savepoints, body.name: made},
+        notes=_acted(state, "savepoint", body.time_ms, what, body.cause),
+    )
+
+
+def _unsaved(state: JournalState, body: SavepointDropped) -> JournalState:
+    if body.name not in state.savepoints:
+        msg = f"there is no savepoint {body.name!r}"
+        raise ValueError(msg)
+    left = {name: kept for name, kept in state.savepoints.items() if name != body.name}
+    what = f"savepoint {body.name!r} is dropped"
+    notes = _acted(state, "savepoint dropped", body.time_ms, what, body.cause)
+    return replace(state, savepoints=left, notes=notes)
+
+
+def _reset(state: JournalState, body: SourceReset) -> JournalState:
+    if state.open_intents or state.offsets.get(body.source) != body.before:
+        msg = f"source {body.source!r} cannot be reset: a timestep is open, or it is not at {body.before}"
+        raise ValueError(msg)
+    what = f"source {body.source!r} from {_line(body.before)} to {_line(body.after)}"
+    notes = _acted(state, "reset", body.time_ms, what, body.cause)
+    return replace(state, offsets={**state.offsets, body.source: body.after}, notes=notes)
+
+
+def _line(offset: Json) -> str:
+    text = str(offset)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+
+
+def _acted(
+    state: JournalState, kind: str, time_ms: int, what: str, cause: str = ""
+) -> dict[str, Json]:
+    timestep = state.last_committed
+    return acts.with_act(
+        state.notes, kind, time_ms=time_ms, timestep=timestep, what=what, cause=cause
     )
 
 
@@ -351,7 +434,7 @@ def _committed(state: JournalState, body: Committed) -> JournalState:
         state = replace(state, board=state.board.committed(body.controls))
     unpublished = ByTimestep.of(state.unpublished)
     if body.staged:
-        unpublished = unpublished.put(body.timestep, _frozen(body.staged))
+        unpublished = unpublished.put(body.timestep, frozen(body.staged))
     return replace(
         state,
         last_committed=body.timestep,
@@ -371,7 +454,7 @@ def _published(state: JournalState, body: Published) -> JournalState:
     del left[body.sink]
     unpublished, digests = ByTimestep.of(state.unpublished), ByTimestep.of(state.digests)
     if left:
-        return replace(state, unpublished=unpublished.put(body.timestep, _frozen(left)))
+        return replace(state, unpublished=unpublished.put(body.timestep, frozen(left)))
     if body.timestep not in state.versions:
         digests = digests.without(body.timestep)
     return replace(state, unpublished=unpublished.without(body.timestep), digests=digests)
@@ -387,6 +470,9 @@ def _changed(state: JournalState, body: ConfigurationChanged) -> JournalState:
     state = _with_loaded(_without_gone(state, body.configuration), body.edits)
     state = _step(state, body.steps)
     state = _all_noted(state, Notes(bodies=body.notes))
+    if (upgrade := acts.upgrade_in(body)) is not None:
+        time_ms = state.driver.time_ms if state.driver else 0
+        state = replace(state, notes=_acted(state, "upgrade", time_ms, upgrade, body.cause))
     return replace(state, configurations=(*before, (body.from_timestep, body.configuration)))
 
 
@@ -487,6 +573,9 @@ _FOLDS: Mapping[type[Body], Callable[[JournalState, Any], JournalState]] = {
     Controlling: _controlling,
     Note: _noted,
     Notes: _all_noted,
+    SavepointMade: _saved,
+    SavepointDropped: _unsaved,
+    SourceReset: _reset,
     Closed: _closed,
 }
 
@@ -501,7 +590,3 @@ def _since(
 
 def _timestep(held: tuple[int, Configuration]) -> int:
     return held[0]
-
-
-def _frozen(mapping: Mapping[K, V]) -> Mapping[K, V]:
-    return mapping if isinstance(mapping, MappingProxyType) else MappingProxyType(dict(mapping))

@@ -13,7 +13,7 @@ from rechannel.engine.stages.runner import SourceSlice, Timestep
 from rechannel.errors import StorageError
 from rechannel.model.configuration import Configuration
 from rechannel.sources.backlog import Backlog, Backlogged
-from rechannel.sources.reader import Bound, Forgetful, Offset, SourceReader
+from rechannel.sources.reader import Bound, Forgetful, Offset, Recording, SourceReader
 from rechannel.telemetry.troubles import Trouble, unheard
 
 _LOG = logging.getLogger("rechannel")
@@ -44,14 +44,17 @@ class SourceTracker:
         *,
         steady: Callable[[], float] | None = None,
         trouble: Trouble = unheard,
+        held: Callable[[], bool] = bool,
     ) -> None:
-        """time: as of the last timestep. steady: tells milliseconds that pass; None = the clock does.
+        """time: as of the last timestep. steady: tells milliseconds that pass; None = the clock does. held: whether
+        there is a savepoint, which names offsets that are committed and not the last ones.
 
         offsets: of sources that were read before. timestep_bytes: of all sources together; None = no bound."""
         self.readers = dict(readers)
         self._time = time
         self._steady = steady or clock
         self._trouble = trouble
+        self._held = held
         self.polled_ms = 0.0
         self.backlogs: dict[str, Backlog] = {}
         """What the last look has left unread, by source that can tell."""
@@ -154,8 +157,9 @@ class SourceTracker:
 
     def committed(self, timestep: Timestep) -> None:
         """Sources may forget what a timestep read."""
+        held = self._held()
         for name, part in timestep.slices.items():
-            if name in self.readers:
+            if name in self.readers and not (held and isinstance(self.readers[name], Recording)):
                 self._tidy(name, partial(self.readers[name].committed, part.end))
         for name, forget in list(self._to_forget.items()):
             self._forget(name, forget)
@@ -178,7 +182,7 @@ class SourceTracker:
 
     def _forget(self, name: str, forget: Callable[[], None]) -> None:
         """Let a source that is gone forget everything, now or after a later commit."""
-        if self._tidy(name, forget):
+        if not self._held() and self._tidy(name, forget):
             self._to_forget.pop(name, None)
         else:
             self._to_forget[name] = forget

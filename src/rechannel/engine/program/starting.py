@@ -16,6 +16,7 @@ from rechannel.dataflow.graph.nodes import Dataflow
 from rechannel.dataflow.identity.factories import Find
 from rechannel.dataflow.identity.logic import dataflow_identity
 from rechannel.dataflow.identity.provided import Provided, provided_by
+from rechannel.engine.journal.forking import check_outputs
 from rechannel.engine.journal.incarnations import operators_of
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.assigned import ASSIGNED, assigned_again
@@ -24,6 +25,7 @@ from rechannel.engine.program.declared import check_declared, with_names, with_o
 from rechannel.engine.program.describing import STATE
 from rechannel.engine.program.dividing import check_spreads
 from rechannel.engine.program.leading_back import Return, Text, leading_back
+from rechannel.engine.program.resetting import Reset
 from rechannel.engine.program.restarting import (
     check_age,
     check_incarnations,
@@ -69,6 +71,8 @@ class ProgramStart:
     """What becomes of state whose columns change, by operator."""
     migrations: Sequence[Callable[..., Any]] = ()
     """Functions that the journalled migrations may name."""
+    reset: Reset | None = None
+    """A source that begins again at another place."""
     find: Find | None = None
     """Imports what the journal names by its path (controllers, factories of logic); None = nothing may be."""
 
@@ -179,6 +183,7 @@ def _check_members(
     upgrade: Upgrade | None,
 ) -> None:
     """Raise RefusedError if sources or sinks came or went without permission. held: under the new names."""
+    check_outputs(dataflow, state.notes)
     begun, sources = state.last_intended is not None, sources_of(dataflow)
     given_up = held.get("sources", ()) if start.revert else start.without
     new = sources.keys() - held.get("sources", {}).keys() if upgrade is not None else ()

@@ -21,13 +21,18 @@ from rechannel.engine.program import early
 
 
 def withdrawal(
-    state: JournalState, *, replan: bool, after: int | None, begins: bool = False
+    state: JournalState,
+    *,
+    replan: bool,
+    after: int | None,
+    begins: bool = False,
+    reset: str = "",
 ) -> Withdrawn | None:
     """Return what a driver that has just opened the journal withdraws; None means nothing.
 
     replan: the user asked for it. after: how many drivers may end without committing the oldest open timestep, None for
     any number; it does not apply if a sink may have published the timestep. begins: another
-    program takes over from the one that planned the timesteps.
+    program takes over from the one that planned the timesteps. reset: a source that begins again elsewhere, if any.
     """
     if not state.open_intents:
         return None
@@ -37,6 +42,8 @@ def withdrawal(
     if begins:
         reason = "another program cannot run what this one has planned"
         return Withdrawn(from_timestep=oldest, reason=reason)
+    if reset:
+        return Withdrawn(from_timestep=oldest, reason=f"source {reset!r} is reset")
     if _has_failed(state, after) and not early.warning(state):
         failed = state.attempts - 1
         reason = f"{failed} {'driver' if failed == 1 else 'drivers'} ended before it was committed"

@@ -21,6 +21,7 @@ from rechannel.dataflow.evolution.migration import Migrate
 from rechannel.dataflow.graph.nodes import Dataflow, Node, Source
 from rechannel.dataflow.graph.schema import resolve
 from rechannel.dataflow.identity.factories import Factory
+from rechannel.engine.journal.forking import check_outputs
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.deploying import with_assigned
 from rechannel.engine.program.physical import PhysicalPlan
@@ -159,6 +160,7 @@ class Opener:
         deploy: if the dataflow is another text, what it declares and provides. Raises RefusedError, DataflowError; then
         nothing stays open.
         """
+        check_outputs(dataflow, state().notes)
         readers = self.readers(dataflow, before.readers)
         stored = partial(stored_schema_versions, self.store, state)
         try:

@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection
 
-from rechannel.engine.journal.entries import Body, Closed, Opened
-from rechannel.engine.journal.lease import Holder, Lease
-from rechannel.engine.journal.log import Journal
 from rechannel.engine.journal.reading import read_only
+from rechannel.engine.repair.alone import Hand, append_alone, lease_of
 from rechannel.engine.repair.evidence import Evidence, look
 from rechannel.engine.repair.findings import Action, Finding, findings
 from rechannel.errors import RefusedError
 from rechannel.state.keys import LEASE
 from rechannel.state.store import Store
-from rechannel.version import __version__
-
-NEVER = 1 << 62
-"""Commits between two snapshots: a repair takes none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hand:
-    """The process that repairs. id: a random word. holder, clock, started: see `Lease.acquire`."""
-
-    holder: Holder
-    id: str
-    clock: Callable[[], int]
-    started: Callable[[int], int | None]
 
 
 def found(store: Store, hand: Hand) -> tuple[Finding, ...]:
@@ -57,12 +40,10 @@ def _deal(store: Store, hand: Hand, name: str) -> None:
     finding = next((f for f in found(store, hand) if f.id == name), None)
     if finding is None or finding.action is None:
         return
-    lease = Lease.acquire(store, hand.holder, clock=hand.clock, started=hand.started)
-    try:
+    with lease_of(store, hand):
         _files(store, finding.action)
-        _journal(store, hand, finding.action.bodies)
-    finally:
-        lease.release()
+        if finding.action.bodies:
+            append_alone(store, hand, read_only(store), finding.action.bodies)
 
 
 def _look(store: Store, hand: Hand) -> Evidence:
@@ -84,24 +65,3 @@ def _files(store: Store, action: Action) -> None:
     for key in action.delete:
         if key != LEASE:  # this process holds it now, and releases it at the end
             store.delete(key)
-
-
-def _journal(store: Store, hand: Hand, bodies: Sequence[Body]) -> None:
-    if not bodies:
-        return
-    driver = read_only(store).driver
-    keep = driver.keep_versions if driver else 1
-    journal, _ = Journal.open(store, keep_versions=keep, snapshot_every=NEVER)
-    journal.append(
-        Opened(
-            host=hand.holder.host,
-            pid=hand.holder.pid,
-            time_ms=hand.clock(),
-            fingerprint=driver.fingerprint if driver else "",
-            version=__version__,
-            id=hand.id,
-        )
-    )
-    for body in bodies:
-        journal.append(body)
-    journal.append(Closed(time_ms=hand.clock()))

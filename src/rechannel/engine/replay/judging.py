@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rechannel.engine.journal.state import Version
+from rechannel.engine.journal.kept import Version
 from rechannel.engine.replay.comparing import Difference, difference, examples
 from rechannel.engine.stages.sink_buffers import sink_buffer_tables
 from rechannel.kernels.lsm.scan import canonical

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
-from rechannel.engine.journal.state import Version
+from rechannel.engine.journal.kept import Version
 from rechannel.engine.loop.core.in_flight import folded, kept_of, step_of
 from rechannel.engine.loop.core.state import InFlight, LoopState
 from rechannel.engine.stages.runner import Runner, Timestep

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 
 from rechannel.engine.journal.entries import ConfigurationChanged, Entry, Intent, Withdrawn
 from rechannel.engine.journal.incarnations import SOURCES, incarnation
-from rechannel.engine.journal.state import JournalState, Version
+from rechannel.engine.journal.kept import Version
+from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.versions import NOTE
 from rechannel.errors import NotReadyError, RefusedError
 from rechannel.model.codec import Json

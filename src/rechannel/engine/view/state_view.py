@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from rechannel.engine.journal.incarnations import OPERATORS, since
-from rechannel.engine.journal.state import JournalState, Version
+from rechannel.engine.journal.kept import Version
+from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.physical import PhysicalPlan
 from rechannel.errors import NotReadyError, RefusedError, UnknownOperatorError
 from rechannel.kernels.lsm.scan import canonical, finished

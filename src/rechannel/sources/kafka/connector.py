@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 import pyarrow as pa
 
-from rechannel.errors import DataflowError
+from rechannel.errors import DataflowError, RefusedError
 from rechannel.sources.connector import Connector, SourceContext
 from rechannel.sources.kafka.columns import HEADERS, RECORD
 from rechannel.sources.reader import SourceReader
@@ -109,6 +109,13 @@ class KafkaConnector(Connector):
     def describe(self) -> str:
         """Return the topics and the brokers."""
         return f"kafka {self.what()} at {self.bootstrap}"
+
+    def beginning_at(self, to: object) -> KafkaConnector:
+        """Return the source with other `starting`. Raises RefusedError for what that cannot be."""
+        try:
+            return self if to is None else replace(self, starting=cast("Starting", to))
+        except DataflowError as error:
+            raise RefusedError(str(error)) from error
 
     def unbounded(self) -> KafkaConnector:
         """Return the source with all records in one timestep."""

@@ -14,7 +14,10 @@ from rechannel.engine.journal.entries import (
     Notes,
     Opened,
     Published,
+    SavepointDropped,
+    SavepointMade,
     SourceRange,
+    SourceReset,
     Withdrawn,
 )
 from rechannel.errors import DamagedStateError, NewerFormatError
@@ -70,6 +73,9 @@ BODIES = [
     Note(kind="reconfiguration", body={"phase": "prepare", "moved": [1, 2.5, None]}),
     Notes(bodies={"program": {"1": {}}, "gone": None}),
     Closed(time_ms=100),
+    SavepointMade(name="first", timestep=7, time_ms=99, cause="a test"),
+    SavepointDropped(name="first", time_ms=99, cause="a test"),
+    SourceReset(source="in", before={"0": 9}, after={"0": 4}, time_ms=99, cause="a test"),
 ]
 
 
@@ -99,6 +105,9 @@ def test_kinds_have_names_of_their_own():
         "notes",
         "opened",
         "published",
+        "savepoint_dropped",
+        "savepoint_made",
+        "source_reset",
         "withdrawn",
     ]
 
@@ -123,8 +132,8 @@ def test_an_entry_of_an_earlier_format_is_read(body):
 
 
 def test_an_entry_of_a_later_format_is_refused():
-    data = seal({"format": 6, "anything": "else"})
-    with pytest.raises(NewerFormatError, match="journal entry 1 has format 6"):
+    data = seal({"format": 7, "anything": "else"})
+    with pytest.raises(NewerFormatError, match="journal entry 1 has format 7"):
         Entry.from_bytes(data, name="journal entry 1")
 
 

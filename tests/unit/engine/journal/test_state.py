@@ -20,8 +20,9 @@ from rechannel.engine.journal.entries import (
     SourceRange,
     Withdrawn,
 )
+from rechannel.engine.journal.kept import Version
 from rechannel.engine.journal.snapshot import from_bytes, to_bytes
-from rechannel.engine.journal.state import JournalState, Version, unreferenced
+from rechannel.engine.journal.state import JournalState, unreferenced
 from rechannel.errors import DamagedStateError, NewerFormatError, NotReadyError
 from rechannel.model.bytimestep import PIECE
 from rechannel.model.codec import decode, encode
@@ -334,8 +335,8 @@ def test_a_snapshot_writes_shared_runs_once():
 
 
 def test_snapshots_without_sense_or_of_later_formats_are_refused():
-    with pytest.raises(NewerFormatError, match="snapshot 5 has format 5"):
-        from_bytes(seal({"format": 5}), name="snapshot 5")
+    with pytest.raises(NewerFormatError, match="snapshot 5 has format 7"):
+        from_bytes(seal({"format": 7}), name="snapshot 5")
     with pytest.raises(
         DamagedStateError, match="snapshot 5 has its right checksum but invalid content"
     ):

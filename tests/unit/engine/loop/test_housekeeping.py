@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from rechannel.engine.journal.kept import Version
 from rechannel.engine.journal.log import OWED_PER_COMMIT
-from rechannel.engine.journal.state import JournalState, Version
+from rechannel.engine.journal.state import JournalState
 from rechannel.engine.loop.housekeeping import HOUSEKEEPING, Housekeeper, sweep
 from rechannel.errors import StorageError
 from rechannel.model.hashspace import Intervals

@@ -30,7 +30,6 @@ from tests.support.text_edits import (
     kept,
     rows,
     tracked,
-    with_raw,
 )
 
 LIVE = [n for n, edit in EDITS.items() if edit.state is not None and "renamed" not in edit.said]
@@ -219,10 +218,6 @@ def test_logic_that_was_assigned_live_stays_as_it_does_at_a_restart():
         op = stream.key_by("k").aggregate(n=agg.count(), total=agg.sum("v"), name="op")
         return [op.write.memory("out", name="out")]
 
-    def more(source: Any) -> list[Any]:
-        (flow,) = text(source)
-        return [flow, *with_raw(source)[1:]]
-
     world = World(text, in_flight=False)
     process = world.harness.process
     process.reconfigure(
@@ -242,7 +237,7 @@ def same(row: dict[str, Any]) -> dict[str, Any]:
 
 def times(by: int) -> Any:
     def scaled(row: dict[str, Any]) -> dict[str, Any]:
-        return {**row, "v": row["v"] * by}
+        return {"k": row.k, "v": row.v * by, "at": row.at}
 
     return scaled
 
