@@ -8,7 +8,7 @@ state directory.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rechannel.model.facts import Facts
@@ -25,6 +25,7 @@ from rechannel.scaling.needs.values import (
     WindowFigures,
 )
 from rechannel.telemetry.facts import (
+    BadRows,
     OperatorProgress,
     SinkProgress,
     SlowestTask,
@@ -34,6 +35,7 @@ from rechannel.telemetry.reading import read_events
 
 __all__ = [
     "Amount",
+    "BadRows",
     "ControllerDecisions",
     "ControllerStatus",
     "CostFit",
@@ -76,6 +78,8 @@ class JobStatus(Facts):
     """How often a timestep, or reading the sources' offsets, failed and was retried since the start."""
     troubles: Mapping[str, str]
     """By topic: what fails next to the stream and is retried."""
+    bad_rows: Mapping[str, BadRows] = field(default_factory=dict)
+    """By operator that has dead letters or expectations: since this driver started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,6 +108,7 @@ class RunningJob:
             configuration=self._driver.position.configuration.version,
             retries=self._driver.position.tries,
             troubles=dict(self._hub.troubles.current),
+            bad_rows={node: one.facts() for node, one in self._hub.totals.judged.items()},
         )
 
     @property

@@ -130,6 +130,7 @@ def test_everything_about_one_timestep():
         "failures": 0,
         "troubles": {},
         "backlog": {"files": None},
+        "bad_rows": {},
     }
     told = progress.last_progress.to_dict()
     assert json.loads(json.dumps(told)) == told

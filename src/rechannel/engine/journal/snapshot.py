@@ -14,6 +14,7 @@ from rechannel.control.board import Board
 from rechannel.engine.journal.entries import LASTING, Intent, Opened
 from rechannel.engine.journal.state import JournalState, Version
 from rechannel.errors import DamagedStateError
+from rechannel.model.bad_rows import Past
 from rechannel.model.codec import ABSENT, Json, decode, encode, written
 from rechannel.model.configuration import Configuration
 from rechannel.model.eventtime import Times
@@ -57,6 +58,7 @@ class _Snapshot:
     openings: tuple[str, ...] = ()
     opened_at: tuple[int, ...] = ()
     board: Annotated[Board, ABSENT] = field(default_factory=Board)
+    bad_rows: Annotated[Mapping[str, tuple[Past, ...]], ABSENT] = field(default_factory=dict)
     digests: tuple[tuple[int, str], ...] | None = None
     """None in early snapshots."""
 
@@ -84,6 +86,7 @@ def to_bytes(state: JournalState) -> bytes:
         openings=state.openings,
         opened_at=state.opened_at,
         board=state.board,
+        bad_rows=state.bad_rows,
         digests=tuple(state.digests.items()),
     )
     return seal({"format": FORMAT, **encode(snapshot)})
@@ -124,6 +127,7 @@ def _state(snapshot: _Snapshot) -> JournalState:
         openings=snapshot.openings,
         opened_at=snapshot.opened_at,
         board=snapshot.board,
+        bad_rows=snapshot.bad_rows,
     )
 
 
