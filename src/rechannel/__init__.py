@@ -5,7 +5,7 @@
 
 The root has what every program needs. The rest is grouped: `rc.aggregates`, `rc.windows`, `rc.changes`,
 `rc.strategies`, `rc.states` (of `process`), `rc.control`
-(controllers), `rc.formats` (of records),
+(controllers), `rc.expectations` (on rows), `rc.formats` (of records),
 `rc.frames` (what user functions receive), `rc.monitoring` (what a job reports), `rc.sources`,
 `rc.sinks`, `rc.errors`, `rc.testing`.
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         changes,
         control,
         errors,
+        expectations,
         formats,
         frames,
         monitoring,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from rechannel.errors import RechannelError
     from rechannel.job import Job
     from rechannel.job_seams import InProcess
+    from rechannel.model.bad_rows import at_most
     from rechannel.model.patience import Patience
     from rechannel.profiling.api import compare_profiles, profile, profile_session
     from rechannel.running import Reconfiguration, RunningJob
@@ -64,6 +66,7 @@ _HOMES = {
     "RunningJob": "rechannel.running",
     "Settings": "rechannel.settings",
     "advise": "rechannel.engine.spark.session.session",
+    "at_most": "rechannel.model.bad_rows",
     "between": "rechannel.dataflow.streams.joins",
     "compare_profiles": "rechannel.profiling.api",
     "computed": "rechannel.dataflow.streams.columns",
@@ -85,6 +88,7 @@ _GROUPS = (
     "changes",
     "control",
     "errors",
+    "expectations",
     "formats",
     "frames",
     "monitoring",
@@ -139,6 +143,7 @@ __all__ = [
     "__version__",
     "advise",
     "aggregates",
+    "at_most",
     "between",
     "changes",
     "compare_profiles",
@@ -147,6 +152,7 @@ __all__ = [
     "dead_letters",
     "errors",
     "every",
+    "expectations",
     "for_each_batch",
     "formats",
     "frames",

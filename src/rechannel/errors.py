@@ -29,6 +29,7 @@ RechannelError
 └── TimestepError            a timestep failed; nothing of it was committed
     ├── ClusterError             executors, hosts or shuffles were lost: retried automatically
     ├── KeyTooLargeError         one key has more rows in a timestep than a task can take
+    ├── TooManyBadRowsError      more rows were bad than the program allows
     └── UserFunctionError        the user's own function raised: its traceback is shown
 """
 
@@ -61,6 +62,7 @@ __all__ = [
     "StateInUseError",
     "StorageError",
     "TimestepError",
+    "TooManyBadRowsError",
     "TraceError",
     "UnknownColumnError",
     "UnknownOperatorError",
@@ -182,6 +184,10 @@ class ClusterError(TimestepError):
 
 class KeyTooLargeError(TimestepError):
     """The rows of one key in one timestep are too many for a task; the message names operator and key."""
+
+
+class TooManyBadRowsError(TimestepError):
+    """An operator has more bad rows than its bound; the message names both, and shows one of the rows."""
 
 
 class UserFunctionError(TimestepError):

@@ -25,6 +25,7 @@ from rechannel.scaling.needs.values import (
     WindowFigures,
 )
 from rechannel.telemetry.facts import (
+    BadRows,
     OperatorProgress,
     SinkProgress,
     SlowestTask,
@@ -37,6 +38,7 @@ from rechannel.telemetry.words import status_text
 __all__ = [
     "Act",
     "Amount",
+    "BadRows",
     "ControllerDecisions",
     "ControllerStatus",
     "CostFit",
@@ -110,6 +112,8 @@ class JobStatus(Facts):
     lag: Mapping[str, SourceLag] = field(default_factory=dict)
     """By source: the lag of the stream at it."""
     operators: Mapping[str, OperatorStatus] = field(default_factory=dict)
+    bad_rows: Mapping[str, BadRows] = field(default_factory=dict)
+    """By operator that has dead letters or expectations: since this driver started."""
 
     def __str__(self) -> str:
         """Return it as a text of some lines."""

@@ -18,7 +18,7 @@ from tests.pages import DOCS, run_page
 @pytest.mark.parametrize(
     ("name", "answers"),
     [
-        ("bad-data", 1),
+        ("bad-data", 3),
         ("changelogs", 1),
         ("changing-a-stream", 5),
         ("controllers", 11),
@@ -52,6 +52,7 @@ ELSEWHERE = {"name", "schema"}
 def run_by_tests() -> str:
     """All blocks that a test executes: those of the pages above, and that of the cookbook on Spark."""
     pages = (
+        "bad-data",
         "changelogs",
         "changing-a-stream",
         "cookbook",

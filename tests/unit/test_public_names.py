@@ -22,6 +22,7 @@ ROOT = [
     "__version__",
     "advise",
     "aggregates",
+    "at_most",
     "between",
     "changes",
     "compare_profiles",
@@ -30,6 +31,7 @@ ROOT = [
     "dead_letters",
     "errors",
     "every",
+    "expectations",
     "for_each_batch",
     "formats",
     "frames",
@@ -66,11 +68,12 @@ GROUPS = {
     "control.library": "AutoScale Autopilot Balance BatchInterval Guard ModelUpdate Monitor Placement SkewJoin",
     "frames": "Context GroupFrame KeyedFrame ProcessFrame Rows Timer",
     "monitoring": (
-        "Act Amount ControllerDecisions ControllerStatus CostFit CurvePoint Decided JobStatus"
+        "Act Amount BadRows ControllerDecisions ControllerStatus CostFit CurvePoint Decided JobStatus"
         " LatencyFigures OperatorNeed OperatorProgress OperatorStatus PhaseTimes ReconfigurationSummary Replay"
         " ReplayedRows ReplayedState SavepointStatus SinkProgress SinkStatus SlowestTask SourceLag Steps StreamAdvice"
         " StreamNeeds TimestepProgress WindowFigures read_events"
     ),
+    "expectations": "between in_set matches_regex not_null satisfies",
     "formats": "Format Registry avro avro_schema json protobuf registry",
     "sinks": "Batch",
     "sources": "MemoryConnector",

@@ -126,6 +126,7 @@ class RunningJob:
             open_since_ms=self._hub.open_since_ms,
             lag=lags_of(self.sources, last, now_ms),
             operators=operators_of(configuration, last, self._hub.totals, now_ms),
+            bad_rows={node: one.facts() for node, one in self._hub.totals.judged.items()},
         )
 
     @property

@@ -63,7 +63,7 @@ class JobCollector(Collector):
         """All metrics at present."""
         status = self._job.status
         yield from _state(self._job, status)
-        for family in (_totals, _durations, _work):
+        for family in (_totals, _durations, _work, _bad_rows):
             yield from family(self._job.name, self._job.totals)
         yield from _operators(self._job)
         yield from standing_metrics(self._job.name, status, self._job.sinks)
@@ -150,6 +150,36 @@ def _work(name: str, sums: Sums) -> Iterator[Metric]:
         for activity, spent in totals.seconds.items():
             seconds.add_metric([name, operator, activity], spent)
     yield seconds
+
+
+def _bad_rows(name: str, sums: Sums) -> Iterator[Metric]:
+    if not sums.judged:
+        return
+    for member, metric, words in (
+        (
+            "rows",
+            "rechannel_judged_rows",
+            "Rows of operators that have dead letters or expectations.",
+        ),
+        (
+            "bad",
+            "rechannel_bad_rows",
+            "Those of them that are dead letters, or do not meet an expectation.",
+        ),
+    ):
+        counter = CounterMetricFamily(metric, words, labels=[JOB, "operator"])
+        for operator, judged in sums.judged.items():
+            counter.add_metric([name, operator], getattr(judged, member))
+        yield counter
+    failed = CounterMetricFamily(
+        "rechannel_expectation_failed_rows",
+        "Rows that do not meet an expectation.",
+        labels=[JOB, "operator", "expectation"],
+    )
+    for operator, judged in sums.judged.items():
+        for expectation, rows in judged.failed.items():
+            failed.add_metric([name, operator, expectation], rows)
+    yield failed
 
 
 def _operators(job: RunningJob) -> Iterator[Metric]:

@@ -8,6 +8,7 @@ from rechannel.kernels.tasks.report import TaskReport
 from rechannel.state.manifest import Edit
 from rechannel.telemetry.events import Event
 from rechannel.telemetry.task_finished import (
+    JudgedRows,
     Kept,
     SegmentWritten,
     Sent,
@@ -46,6 +47,10 @@ def task_finished(report: TaskReport) -> TaskFinished:
         Kept(node=node, rows=file.rows, bytes=file.bytes)
         for node, file in report.emitted.buffered.items()
     )
+    judged = tuple(
+        JudgedRows(node=node, rows=one.rows, bad=one.bad, failed=one.failed)
+        for node, one in report.emitted.judged.items()
+    )
     rows_in = counts.get("rows_in", 0)
     return TaskFinished(
         timestep=report.timestep,
@@ -73,6 +78,7 @@ def task_finished(report: TaskReport) -> TaskFinished:
         segments=() if report.state is None else _segments(report.state.edit),
         sent=sent,
         kept=kept,
+        judged=judged,
         spark_task=None if spark is None else SparkTaskId(stage=spark.stage, task=spark.task),
     )
 

@@ -69,6 +69,18 @@ class OperatorProgress(Facts):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BadRows(Facts):
+    """How many rows of an operator were bad."""
+
+    rows: int
+    """That it received."""
+    bad: int
+    """Those that left as dead letters, or that do not meet an expectation."""
+    failed: Mapping[str, int]
+    """By expectation: those that do not meet it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SinkProgress(Facts):
     """How a sink published a timestep."""
 
@@ -116,3 +128,5 @@ class TimestepProgress(Facts):
     """By source: rows that had arrived when the timestep was decided, and that it left unread; None if not known."""
     lag: Mapping[str, SourceLag] = field(default_factory=dict)
     """By source: the same in rows, bytes and seconds."""
+    bad_rows: Mapping[str, BadRows] = field(default_factory=dict)
+    """By operator that has dead letters or expectations, stateless ones included."""

@@ -30,6 +30,7 @@ from rechannel.telemetry.facts import (
 )
 from rechannel.telemetry.lag import LagOfSource
 from rechannel.telemetry.task_finished import TaskFinished
+from rechannel.telemetry.totals import JudgedTotals
 
 TROUBLE = "trouble"
 """Topic of notes about failures outside of timesteps. In `data`, `of` names what fails and `error` says why; None = it
@@ -93,6 +94,7 @@ class _Timestep:
     since_previous_ms: int | None = None
     operators: dict[str, _Operator] = field(default_factory=dict)
     sinks: dict[str, SinkProgress] = field(default_factory=dict)
+    judged: dict[str, JudgedTotals] = field(default_factory=dict)
 
 
 class Progress:
@@ -153,6 +155,7 @@ class Progress:
                 self._start(event)
             case TaskFinished():
                 self._operator(event).add(event)
+                self._judge(event)
             case OperatorFinished():
                 self._operator(event).finished_ms = event.at_ms
             case SinkPublished():
@@ -172,6 +175,12 @@ class Progress:
             return _Operator()
         timestep = self._open.setdefault(event.timestep, _Timestep())
         return timestep.operators.setdefault(event.operator, _Operator())
+
+    def _judge(self, event: TaskFinished) -> None:
+        if event.timestep > self._committed and event.judged:
+            timestep = self._open.setdefault(event.timestep, _Timestep())
+            for one in event.judged:
+                timestep.judged.setdefault(one.node, JudgedTotals()).add(one)
 
     def _start(self, event: TimestepStarted) -> None:
         # A second start of one timestep is its replay: nothing of the first attempt counts.
@@ -262,6 +271,7 @@ def _entry(
         troubles=troubles,
         backlog={name: each.rows for name, each in lag.items()},
         lag=lag,
+        bad_rows={node: judged.facts() for node, judged in timestep.judged.items()},
     )
 
 

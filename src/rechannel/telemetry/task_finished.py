@@ -89,6 +89,24 @@ class Kept(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedRows(Record):
+    """Rows of one node that may be bad."""
+
+    node: str
+    rows: int
+    """That it received."""
+    bad: int = 0
+    """Those that left as dead letters, or that do not meet an expectation."""
+    failed: Mapping[str, int] = field(default_factory=lambda: EMPTY)
+    """By expectation: those that do not meet it."""
+
+    def __post_init__(self) -> None:
+        """Check the counts and freeze the mapping."""
+        self.check_natural("rows", "bad")
+        self.freeze("failed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFinished(Record):
     """The winning attempt of one task of one operator in one timestep."""
 
@@ -139,6 +157,7 @@ class TaskFinished(Record):
     segments: tuple[SegmentWritten, ...] = ()
     sent: tuple[Sent, ...] = ()
     kept: tuple[Kept, ...] = ()
+    judged: tuple[JudgedRows, ...] = ()
     spark_task: SparkTaskId | None = None
     """None in-process."""
     spark: SparkMetrics | None = None

@@ -13,7 +13,8 @@ from threading import Lock
 from typing import TypeVar
 
 from rechannel.telemetry.events import Event, SinkPublished, TimestepCommitted, TimestepFailed
-from rechannel.telemetry.task_finished import TaskFinished
+from rechannel.telemetry.facts import BadRows
+from rechannel.telemetry.task_finished import JudgedRows, TaskFinished
 
 K = TypeVar("K")
 
@@ -63,8 +64,32 @@ class OperatorTotals:
 
 
 @dataclass(slots=True, kw_only=True)
+class JudgedTotals:
+    """Rows of a node that may be bad. failed: by expectation, rows that do not meet it."""
+
+    rows: int = 0
+    bad: int = 0
+    failed: dict[str, int] = field(default_factory=dict)
+
+    def add(self, judged: JudgedRows) -> None:
+        """Add what a task found."""
+        self.rows += judged.rows
+        self.bad += judged.bad
+        for name, rows in judged.failed.items():
+            self.failed[name] = self.failed.get(name, 0) + rows
+
+    def copy(self) -> JudgedTotals:
+        """Return a copy."""
+        return replace(self, failed=dict(self.failed))
+
+    def facts(self) -> BadRows:
+        """Return the sums as a value."""
+        return BadRows(rows=self.rows, bad=self.bad, failed=dict(self.failed))
+
+
+@dataclass(slots=True, kw_only=True)
 class Sums:
-    """All sums. committed: durations of timesteps. published: durations of publishing, by sink."""
+    """All sums. committed: durations of timesteps. published: durations of publishing, by sink. judged: by node."""
 
     committed: Histogram = field(default_factory=Histogram)
     failed: int = 0
@@ -72,6 +97,7 @@ class Sums:
     rows_out: int = 0
     operators: dict[str, OperatorTotals] = field(default_factory=dict)
     published: dict[str, Histogram] = field(default_factory=dict)
+    judged: dict[str, JudgedTotals] = field(default_factory=dict)
 
 
 class Totals:
@@ -97,6 +123,7 @@ class Totals:
                 committed=mine.committed.copy(),
                 operators=_each(mine.operators, _copied),
                 published=_each(mine.published, Histogram.copy),
+                judged=_each(mine.judged, JudgedTotals.copy),
             )
 
     def _see(self, event: Event) -> None:
@@ -104,6 +131,8 @@ class Totals:
         match event:
             case TaskFinished():
                 sums.operators.setdefault(event.operator, OperatorTotals()).add(event)
+                for one in event.judged:
+                    sums.judged.setdefault(one.node, JudgedTotals()).add(one)
             case TimestepCommitted():
                 sums.committed.add(event.duration_ms / 1e3)
                 sums.rows_in += event.rows_in

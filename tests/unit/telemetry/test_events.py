@@ -23,6 +23,7 @@ from rechannel.telemetry.events import (
     event_to_json,
 )
 from rechannel.telemetry.task_finished import (
+    JudgedRows,
     Kept,
     SegmentWritten,
     Sent,
@@ -44,6 +45,7 @@ JSON_MAPPINGS = {
     "data": st.dictionaries(names, json_values, max_size=3),
     "tasks": st.dictionaries(names, naturals, max_size=3),
     "counts": st.dictionaries(names, naturals, max_size=3),
+    "failed": st.dictionaries(names, naturals, max_size=3),
     "versions": st.dictionaries(names, names, max_size=3),
     "ms": st.dictionaries(names, times, max_size=3),
     "phases": st.dictionaries(names, times, max_size=3),
@@ -72,6 +74,7 @@ PLAIN = {
 PLAIN |= {
     "tuple[SegmentWritten, ...]": st.lists(strategy_for(SegmentWritten), max_size=2).map(tuple),
     "tuple[Sent, ...]": st.lists(strategy_for(Sent), max_size=2).map(tuple),
+    "tuple[JudgedRows, ...]": st.lists(strategy_for(JudgedRows), max_size=2).map(tuple),
     "tuple[Kept, ...]": st.lists(strategy_for(Kept), max_size=2).map(tuple),
     "SparkTaskId | None": st.none() | strategy_for(SparkTaskId),
     "SparkMetrics | None": st.none() | strategy_for(SparkMetrics),

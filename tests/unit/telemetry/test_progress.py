@@ -143,6 +143,7 @@ def test_everything_about_one_timestep():
                 "estimated": None,
             }
         },
+        "bad_rows": {},
     }
     told = progress.last_progress.to_dict()
     assert json.loads(json.dumps(told)) == told

@@ -7,14 +7,21 @@ from rechannel.dataflow.graph.nodes import Dataflow, DeadLetters, MapBatches, No
 from rechannel.dataflow.graph.rules import label
 from rechannel.errors import DataflowError
 from rechannel.kernels.functions.dead_letters import divides
+from rechannel.kernels.functions.expectations import Expect
+from rechannel.model.bad_rows import AtMost
 
 _CHOICES = ("fail", "dead_letter")
 
 
 def has_dead_letters(what: str, on_error: object) -> bool:
     """Whether `on_error=` says so. Raises DataflowError for what it cannot be."""
+    if isinstance(on_error, AtMost):
+        return True
     if on_error not in _CHOICES:
-        msg = f"{what} ({caller()}): on_error must be 'fail' or 'dead_letter', not {on_error!r}"
+        msg = (
+            f"{what} ({caller()}): on_error must be 'fail' or 'dead_letter', not {on_error!r}; or say with"
+            " rc.at_most(...) how many dead letters there may be"
+        )
         raise DataflowError(msg)
     return on_error == "dead_letter"
 
@@ -24,6 +31,20 @@ def letters_leave(node: Node) -> bool:
     if isinstance(node, MapBatches):
         return divides(node.function)
     return isinstance(node, Stateful) and divides(node.spec)
+
+
+def bounds_of(dataflow: Dataflow) -> dict[str, AtMost]:
+    """Return how many rows may be bad, by node that says so."""
+    judges = {
+        str(node.name): node.function if isinstance(node, MapBatches) else node.spec
+        for node in dataflow.nodes
+        if isinstance(node, MapBatches | Stateful)
+    }
+    bounds = {
+        name: judge.bound if isinstance(judge, Expect) else getattr(judge, "on_error", None)
+        for name, judge in judges.items()
+    }
+    return {name: bound for name, bound in bounds.items() if isinstance(bound, AtMost)}
 
 
 def need_dead_letters(node: Node) -> None:

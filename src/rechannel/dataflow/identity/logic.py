@@ -26,6 +26,7 @@ from rechannel.dataflow.graph.rules import kind_of
 from rechannel.dataflow.identity.digests import Digest, digest_of, path_of
 from rechannel.errors import DataflowError
 from rechannel.kernels.functions.dead_letters import Apart, Malformed
+from rechannel.kernels.functions.expectations import Expect
 from rechannel.kernels.functions.masks import MaskFilter
 from rechannel.kernels.functions.resources import WithResource
 from rechannel.kernels.functions.row_functions import RowFilter, RowFlatMap, RowMap
@@ -88,7 +89,7 @@ def function_of(node: Node) -> Callable[..., Any] | None:
     if isinstance(node, MapBatches):
         function = node.function.function if isinstance(node.function, Apart) else node.function
         if isinstance(
-            function, EventTime | AssignWindows | Sided | Select | MaskFilter | Malformed
+            function, EventTime | AssignWindows | Sided | Select | MaskFilter | Malformed | Expect
         ):
             return None
         if isinstance(function, Where):

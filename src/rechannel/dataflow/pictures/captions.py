@@ -19,6 +19,7 @@ from rechannel.dataflow.graph.nodes import (
 )
 from rechannel.dataflow.graph.rules import kind_of
 from rechannel.kernels.functions.dead_letters import Apart, Malformed
+from rechannel.kernels.functions.expectations import Expect
 from rechannel.kernels.functions.masks import MaskFilter
 from rechannel.kernels.functions.row_functions import RowFilter, RowFlatMap, RowMap
 from rechannel.kernels.functions.select import Select, Where
@@ -91,6 +92,11 @@ def _built_in(function: object) -> str:
             return f"windows of {function.size_us / 1e6:g} s"
         case Sided():
             return "right rows" if function.side else "left rows"
+        case Expect():
+            names = ", ".join(name for name, _ in function.expectations)
+            return f"expect {names}" + (
+                "" if function.action == "count" else f" or {function.action}"
+            )
         case MaskFilter() if function.rest:
             return f"rest of filter {_name(function.function)}".rstrip()
     return ""

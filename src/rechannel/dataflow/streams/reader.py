@@ -108,11 +108,17 @@ class Reader:
         )
         derived = DerivedName(files_name(place))
         if has_dead_letters("files", on_error):
-            return self._parted(connector, derived, name=name, tasks=tasks)
+            return self._parted(connector, derived, on_error, name=name, tasks=tasks)
         return self.connector(connector, derived, name=name, tasks=tasks)
 
     def _parted(
-        self, connector: FilesConnector, derived: DerivedName, name: str | None, tasks: int | None
+        self,
+        connector: FilesConnector,
+        derived: DerivedName,
+        on_error: OnError,
+        *,
+        name: str | None,
+        tasks: int | None,
     ) -> Stream:
         """Separate the records that can be read; the others are dead letters."""
         if connector.format not in FORMATS or connector.schema is None:
@@ -132,7 +138,7 @@ class Reader:
             name=given(None, stateless_name(source, "records")),
             where=caller(),
             upstream=source,
-            function=Malformed(column=COLUMN, error=error),
+            function=Malformed(column=COLUMN, error=error, on_error=on_error),
             schema=connector.schema,
         )
         known(node)

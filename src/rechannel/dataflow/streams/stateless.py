@@ -12,6 +12,7 @@ from rechannel.dataflow.graph.naming import caller, given, stateless_name
 from rechannel.dataflow.graph.nodes import FrameFunction, MapBatches, Node, Transform
 from rechannel.dataflow.streams.branching import Condition, SqlFilter, branches
 from rechannel.dataflow.streams.columns import Choice, selection
+from rechannel.dataflow.streams.expecting import Expecting
 from rechannel.dataflow.streams.formatted import Columns, Formatted
 from rechannel.dataflow.streams.resourced import Opens, with_resource
 from rechannel.errors import DataflowError
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from rechannel.dataflow.streams.stream import Stream
 
 
-class Stateless(Formatted):
+class Stateless(Formatted, Expecting):
     """The operators of `Stream` that call functions of its rows."""
 
     __slots__ = ()
@@ -74,7 +75,7 @@ class Stateless(Formatted):
         _need_callable(function, "map_batches")
         made: Any = function if resource is None else with_resource(function, resource)
         if has_dead_letters("map_batches", on_error):
-            made = Apart(function=made)
+            made = Apart(function=made, on_error=on_error)
         return self._batches(made, None if schema is None else schema_of(schema), name)
 
     def map(

@@ -15,6 +15,7 @@ import xxhash
 
 from rechannel.control.events import Completed, ControlEvent
 from rechannel.errors import DamagedStateError
+from rechannel.model.bad_rows import Counted
 from rechannel.model.codec import ABSENT, Json, closed, decode, encode, form, written
 from rechannel.model.configuration import Configuration
 from rechannel.model.eventtime import Times
@@ -150,6 +151,8 @@ class Committed:
     """Keys of the files of sink buffers, by operator."""
     controls: Annotated[tuple[Completed, ...], ABSENT] = ()
     """What its control operations have gathered."""
+    bad_rows: Annotated[Mapping[str, Counted], ABSENT] = field(default_factory=dict)
+    """What operators with a bound on bad rows have counted, by operator."""
 
 
 @closed

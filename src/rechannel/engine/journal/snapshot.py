@@ -15,6 +15,7 @@ from rechannel.engine.journal.entries import LASTING, SAVING, Intent, Opened
 from rechannel.engine.journal.kept import Savepoint, Version
 from rechannel.engine.journal.state import JournalState
 from rechannel.errors import DamagedStateError
+from rechannel.model.bad_rows import Past
 from rechannel.model.codec import ABSENT, Json, decode, encode, written
 from rechannel.model.configuration import Configuration
 from rechannel.model.eventtime import Times
@@ -71,6 +72,7 @@ class _Snapshot:
     openings: tuple[str, ...] = ()
     opened_at: tuple[int, ...] = ()
     board: Annotated[Board, ABSENT] = field(default_factory=Board)
+    bad_rows: Annotated[Mapping[str, tuple[Past, ...]], ABSENT] = field(default_factory=dict)
     digests: tuple[tuple[int, str], ...] | None = None
     """None in early snapshots."""
     savepoints: Annotated[Mapping[str, _Savepoint], ABSENT] = field(default_factory=dict)
@@ -100,6 +102,7 @@ def to_bytes(state: JournalState) -> bytes:
         openings=state.openings,
         opened_at=state.opened_at,
         board=state.board,
+        bad_rows=state.bad_rows,
         digests=tuple(state.digests.items()),
         savepoints=savepoints,
     )
@@ -144,6 +147,7 @@ def _state(snapshot: _Snapshot) -> JournalState:
         savepoints={
             name: _savepoint(one, snapshot.runs) for name, one in snapshot.savepoints.items()
         },
+        bad_rows=snapshot.bad_rows,
     )
 
 

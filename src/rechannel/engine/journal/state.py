@@ -49,6 +49,7 @@ from rechannel.engine.journal.incarnations import NOTE as INCARNATIONS
 from rechannel.engine.journal.incarnations import inherited, renamed_note, withdrawn
 from rechannel.engine.journal.kept import Savepoint, Version, frozen
 from rechannel.errors import NotReadyError
+from rechannel.model.bad_rows import Pasts, advanced
 from rechannel.model.bytimestep import ByTimestep
 from rechannel.model.codec import Json
 from rechannel.model.configuration import Configuration
@@ -108,6 +109,8 @@ class JournalState(Struct, frozen=True, kw_only=True):
     """The controllers."""
     digests: Mapping[int, str] = field(default_factory=dict)
     """Digests of intents (`Intent.digest`) of timesteps that are open, unpublished or kept as versions."""
+    bad_rows: Pasts = field(default_factory=dict)
+    """What operators with a bound on bad rows counted in the latest committed timesteps."""
     openings: tuple[str, ...] = ()
     """Ids of the latest drivers; the last one is that of `epoch`."""
     savepoints: Mapping[str, Savepoint] = field(default_factory=dict)
@@ -443,6 +446,7 @@ def _committed(state: JournalState, body: Committed) -> JournalState:
         versions={**state.versions, body.timestep: version},
         offsets={**state.offsets, **body.offsets},
         unpublished=unpublished,
+        bad_rows=advanced(state.bad_rows, body.timestep, body.bad_rows),
     )
 
 
@@ -499,7 +503,13 @@ def _with_names(state: JournalState, names: Mapping[str, str]) -> JournalState:
     versions = {timestep: renamed(version) for timestep, version in state.versions.items()}
     note = renamed_note(state.notes.get(INCARNATIONS), names)
     notes = state.notes if note is None else {**state.notes, INCARNATIONS: note}
-    return replace(state, versions=versions, offsets=new(state.offsets), notes=notes)
+    return replace(
+        state,
+        versions=versions,
+        offsets=new(state.offsets),
+        notes=notes,
+        bad_rows={mark(name): pasts for name, pasts in state.bad_rows.items()},
+    )
 
 
 def _without_gone(state: JournalState, configuration: Configuration) -> JournalState:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rechannel.engine.loop.core.bad_rows import counted_of
 from rechannel.engine.loop.core.commands import (
     Account,
     ForgetInput,
@@ -45,7 +46,13 @@ class Committing:
         """See `JournalCommit`."""
         flight = state.in_flight[command.number]
         completed = self._out.controllers.messages.completed(command.number, flight.reports)
-        entry = committed_of(flight, kept_of(flight.reports), command.staged, completed)
+        entry = committed_of(
+            flight,
+            kept_of(flight.reports),
+            command.staged,
+            completed,
+            counted_of(state.plan, flight.reports),
+        )
         self._out.journal.append(entry)
         return TimestepCommitted(
             number=command.number,

@@ -10,6 +10,7 @@ from rechannel.engine.journal.entries import Committed, Intent, SourceRange
 from rechannel.engine.journal.incarnations import SOURCES, incarnation
 from rechannel.engine.loop.core.state import InFlight
 from rechannel.engine.stages.runner import SourceSlice, Timestep
+from rechannel.model.bad_rows import Counted
 from rechannel.model.codec import Json
 from rechannel.model.configuration import Configuration
 from rechannel.reconfigure.events import Stepped
@@ -67,6 +68,7 @@ def committed_of(
     kept: Mapping[str, Sequence[str]],
     staged: Mapping[str, Mapping[str, Any]],
     controls: tuple[Completed, ...] = (),
+    bad_rows: Mapping[str, Counted] | None = None,
 ) -> Committed:
     """The entry that commits a timestep: its offsets, its state and its output together."""
     timestep = flight.timestep
@@ -78,4 +80,5 @@ def committed_of(
         staged=staged,
         outbox={node: tuple(keys) for node, keys in kept.items()},
         controls=controls,
+        bad_rows={} if bad_rows is None else bad_rows,
     )

@@ -35,6 +35,7 @@ def first_state(
         last=journal.last_intended or 0,
         schedule=schedule_of(plan),
         operators=Operators(manifests=journal.manifests, times=journal.times),
+        bad_rows=journal.bad_rows,
         timesteps=Retries(patience=settings.patience),
         looks=Retries(patience=settings.patience),
     )

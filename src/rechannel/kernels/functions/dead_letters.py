@@ -25,9 +25,13 @@ import pyarrow as pa
 
 from rechannel.errors import UserFunctionError
 from rechannel.kernels.functions.resources import WithResource, keeping
+from rechannel.model.bad_rows import AtMost
 
-OnError = Literal["fail", "dead_letter"]
-"""What happens when a function cannot handle a row: the timestep fails, or the row leaves as a dead letter."""
+OnError = Literal["fail", "dead_letter"] | AtMost
+"""What happens when a function cannot handle a row: the timestep fails, or the row leaves as a dead letter.
+
+A bound says how many may leave.
+"""
 
 LETTER = pa.schema([("operator", pa.string()), ("error", pa.string()), ("row", pa.string())])
 """Columns of dead letters: name of the node, the error, the row as the text of a JSON object."""
@@ -117,7 +121,8 @@ class Dividing(Protocol):
 
 def divides(function: object) -> bool:
     """Return whether a function has dead letters."""
-    return getattr(function, "on_error", "fail") == "dead_letter"
+    on_error: object = getattr(function, "on_error", "fail")
+    return on_error == "dead_letter" or isinstance(on_error, AtMost)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

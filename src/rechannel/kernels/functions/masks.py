@@ -24,14 +24,15 @@ class MaskFilter:
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Filter a batch. Raises UserFunctionError."""
-        holds = self._mask(batch).fill_null(False)
+        holds = self.mask(batch).fill_null(False)
         return batch.filter(pc.invert(holds) if self.rest else holds)
 
     def schema_of(self, schema: pa.Schema) -> pa.Schema:
         """Return the schema unchanged."""
         return schema
 
-    def _mask(self, batch: pa.RecordBatch) -> pa.Array:
+    def mask(self, batch: pa.RecordBatch) -> pa.Array:
+        """Return for each row what the function says, nulls included. Raises UserFunctionError."""
         what = f"condition {function_name(self.function)}"
         try:
             made = self.function(batch)

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from rechannel.errors import StorageError, UserFunctionError
 from rechannel.kernels.functions.dead_letters import Dividing, Letters, divides
+from rechannel.kernels.functions.expectations import Judging, Verdicts
 from rechannel.kernels.functions.resources import WithResource
 from rechannel.kernels.functions.user_errors import placed
 from rechannel.kernels.protocol.program import (
@@ -26,7 +27,7 @@ from rechannel.kernels.protocol.program import (
 from rechannel.kernels.shuffle.send import Channel, Order, Sender, chunk_bytes
 from rechannel.kernels.shuffle.watermarks import EventTime, Latest, reported_inputs, watermark_blobs
 from rechannel.kernels.tasks.measure import Measures
-from rechannel.kernels.tasks.report import BufferFile, Emitted, Sent
+from rechannel.kernels.tasks.report import EXAMPLE, BufferFile, Emitted, Judged, Sent
 from rechannel.kernels.tasks.sink_buffer import SinkBuffer
 from rechannel.model.decoded import decoded
 from rechannel.model.eventtime import NEVER
@@ -52,6 +53,7 @@ class Emitter:
     _senders: dict[tuple[str, int], Sender] = field(default_factory=dict)
     _kept: SinkBuffer = field(default_factory=SinkBuffer)
     _latest: dict[str, int] = field(default_factory=dict)
+    _judged: dict[str, Judged] = field(default_factory=dict)
 
     def rows(self, batch: pa.RecordBatch, order: Order) -> Parcels:
         """Yield blobs made of one batch of the root's rows. order: where the rows stand in the stream."""
@@ -60,6 +62,11 @@ class Emitter:
     def late(self, batch: pa.RecordBatch, order: Order) -> Parcels:
         """Yield blobs made of rows that came too late for the root's operator."""
         yield from self._aside(self.program.root, LATE, batch, order)
+
+    def received(self, rows: int) -> None:
+        """Count rows that the root's operator received, if it may find some that it cannot handle."""
+        if divides(self.program.logic):
+            self._judge(self.program.root.node, Judged(rows=rows))
 
     def dead(self, letters: Letters, order: Order) -> Parcels:
         """Yield blobs made of rows that the root's operator could not handle."""
@@ -156,10 +163,15 @@ class Emitter:
 
     def _dead(self, branch: Branch, letters: Letters, order: Order) -> Parcels:
         self.measures.count("rows_dead", len(letters))
+        self._judge(branch.node, Judged(bad=len(letters), example=example_of(letters)))
         rows = letters.batch(branch.node, self.step.timestep, branch.source)
         for below in branch.branches:
             if below.side == DEAD:
                 yield from self._down(below, rows.select(below.schema.names), order)
+
+    def _judge(self, node: str, judged: Judged) -> None:
+        known = self._judged.get(node)
+        self._judged[node] = judged if known is None else known.plus(judged)
 
     def _apply(
         self, branch: Branch, batch: pa.RecordBatch
@@ -167,9 +179,23 @@ class Emitter:
         """Return what a user's function makes of a batch, in the declared columns, and what it cannot handle."""
         run, function = partial(run_function, branch.node, branch.schema), branch.function
         with self.measures.activity("process"), placed(branch.node, self.step.timestep):
+            if isinstance(function, Judging):
+                return self._expected(branch, function.judged(batch), batch.num_rows)
             if isinstance(function, Dividing) and divides(function):
+                self._judge(branch.node, Judged(rows=batch.num_rows))
                 return function.divided(batch, run)
             return run(function, batch), None
+
+    def _expected(
+        self, branch: Branch, verdicts: Verdicts, rows: int
+    ) -> tuple[list[pa.RecordBatch], Letters | None]:
+        """Count bad rows that stay, as `_dead` counts those that leave."""
+        stay = None if verdicts.leave else verdicts.bad
+        bad = 0 if stay is None else len(stay)
+        example = "" if stay is None else example_of(stay)
+        judged = Judged(rows=rows, bad=bad, example=example, failed=verdicts.failed)
+        self._judge(branch.node, judged)
+        return [verdicts.rows], verdicts.bad if verdicts.leave else None
 
     def finish(self) -> Emitted:
         """Write the files of the sink buffer; return what was sent and buffered, for the report."""
@@ -199,7 +225,9 @@ class Emitter:
             )
             for (operator, into), sender in self._senders.items()
         )
-        return Emitted(sent=sent, buffered=kept, event_times=dict(self._latest))
+        return Emitted(
+            sent=sent, buffered=kept, event_times=dict(self._latest), judged=self._judged
+        )
 
 
 def run_function(
@@ -210,6 +238,17 @@ def run_function(
         function = partial(function.at, node)
     made = guarded(node, lambda: _as_list(function(batch)))
     return [p if p.schema.equals(schema) else conform(node, p, schema) for p in made]
+
+
+def example_of(letters: Letters) -> str:
+    """Return the first of some dead letters in a few words: the row, and what is wrong with it."""
+    row, error = (str(each[0]) for each in (letters.rows, letters.errors))
+    return f"{shortened(row, EXAMPLE)}: {shortened(error, EXAMPLE)}"
+
+
+def shortened(text: str, most: int) -> str:
+    """Return up to `most` characters of a text."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def guarded(node: str, call: Callable[[], Any]) -> Any:

@@ -69,6 +69,33 @@ class BufferFile:
     bytes: int
 
 
+EXAMPLE = 500
+"""Most characters of a bad row, and of its error, in a report."""
+
+
+@sparse
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """How many rows an operator received that may be bad, and how many were."""
+
+    rows: int = 0
+    bad: int = 0
+    example: str = ""
+    """One of those that were, with the error; "" if there is none."""
+    failed: Mapping[str, int] = field(default_factory=dict)
+    """By expectation: rows that do not meet it."""
+
+    def plus(self, other: Judged) -> Judged:
+        """Return both together."""
+        names = {**self.failed, **other.failed}
+        return Judged(
+            rows=self.rows + other.rows,
+            bad=self.bad + other.bad,
+            example=self.example or other.example,
+            failed={n: self.failed.get(n, 0) + other.failed.get(n, 0) for n in names},
+        )
+
+
 @sparse
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emitted:
@@ -79,6 +106,8 @@ class Emitted:
     """By node: the rows that sinks and DataFrame functions read."""
     event_times: Mapping[str, int] = field(default_factory=dict)
     """By time input: the latest event time that the task knows."""
+    judged: Mapping[str, Judged] = field(default_factory=dict)
+    """By node that has bad rows, or expectations."""
 
 
 @row

@@ -188,6 +188,7 @@ class StatefulTask:
             del received
         done.edits.append(storing.merges())
         measures.count("rows_in", demand.rows)
+        emitter.received(demand.rows)
         measures.count("bytes_in", demand.size)
         measures.count("runs", len(state.runs))
         measures.count("bytes_fetched", measures.bytes_fetched)

@@ -21,6 +21,7 @@ from rechannel.engine.journal.entries import (
     Withdrawn,
 )
 from rechannel.errors import DamagedStateError, NewerFormatError
+from rechannel.model.bad_rows import Counted
 from rechannel.model.configuration import Configuration, OperatorConfiguration
 from rechannel.model.hashspace import SPACE, Intervals
 from rechannel.model.routing import Routing
@@ -66,6 +67,7 @@ BODIES = [
         outbox={"counts": ("outbox/counts/7-0.arrow",)},
     ),
     Committed(timestep=8),
+    Committed(timestep=9, bad_rows={"parse": Counted(rows=10, bad=1, keep=4)}),
     Published(timestep=5, sink="out", incarnation="sink-2", dropped="it is gone"),
     Published(timestep=7, sink="out"),
     Withdrawn(from_timestep=8, reason="too large"),

@@ -14,6 +14,7 @@ from rechannel.engine.program.physical import PhysicalPlan
 from rechannel.engine.program.position import StreamPosition
 from rechannel.engine.stages.runner import Timestep
 from rechannel.kernels.tasks.report import TaskReport
+from rechannel.model.bad_rows import Pasts
 from rechannel.model.configuration import Configuration
 from rechannel.model.eventtime import Times
 from rechannel.model.hashspace import Intervals
@@ -108,6 +109,8 @@ class LoopState(Struct, frozen=True, kw_only=True):
     """Whether the sources had nothing new in this turn."""
     brisk: bool = False
     """Whether the last timestep took so little time that the driver itself may run a unit meanwhile."""
+    bad_rows: Pasts = field(default_factory=dict)
+    """What operators with a bound counted in the latest committed timesteps."""
     moving: bool = False
     """Whether a change goes on without timesteps: another look brings it further."""
 

@@ -18,12 +18,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from rechannel.engine.loop.core.bad_rows import counted_of, too_many
 from rechannel.engine.loop.core.commands import (
     Account,
     AnswerChanges,
     AnswerDrains,
     AwaitEvent,
     Command,
+    End,
     ForgetInput,
     JournalCommit,
     Keep,
@@ -78,6 +80,7 @@ from rechannel.engine.loop.core.retrying import (
 )
 from rechannel.engine.loop.core.state import BRISK_MS, WAKEFUL_MS, LoopState
 from rechannel.engine.program.steps import resolve_combine
+from rechannel.model.bad_rows import advanced
 
 
 def step(state: LoopState, event: Event) -> Outcome:
@@ -186,7 +189,8 @@ def _commit(state: LoopState, event: Commit) -> Outcome:
     number = None if state.halted else state.schedule.committable()
     if number is None:
         return state, ()
-    return state, (StageSinks(number=number),)
+    error = too_many(state, number)
+    return state, (StageSinks(number=number) if error is None else End(error=error),)
 
 
 def _staged(state: LoopState, event: Staged) -> Outcome:
@@ -212,6 +216,7 @@ def _committed(state: LoopState, event: TimestepCommitted) -> Outcome:
         in_flight={n: other for n, other in state.in_flight.items() if n != number},
         timesteps=tries,
         pace=state.pace.hastened(unread(flight), interval_ms) if latest else state.pace,
+        bad_rows=advanced(state.bad_rows, number, counted_of(state.plan, flight.reports)),
         brisk=event.committed_ms - flight.began_ms < BRISK_MS,
         configuration=resolve_combine(state.plan, state.configuration, flight.reports),
     )
