@@ -178,9 +178,9 @@ class RunningJob:
         return Text(explain(self._parts.switch.current.plan, self.configuration))
 
     def live(self, seconds: float | None = None, *, every: float = 1.0) -> None:
-        """Show the job in a notebook's cell, renewed every so many seconds, until it ends or the cell is interrupted.
+        """Show the job in a notebook's cell, renewed every `every` seconds, until it ends or the cell is interrupted.
 
-        seconds: at most for so long. Raises RefusedError without IPython.
+        seconds: the longest time. Raises RefusedError without IPython.
         """
         watch(lambda: page(self.status, self.recent_progress), self._over.wait, seconds, every)
 

@@ -69,7 +69,7 @@ def watch(
 ) -> None:
     """Show what `look` returns until the job is over, the time has passed, or the user interrupts.
 
-    over: waits for the end of the job up to so many seconds, and returns whether it has ended.
+    over: waits for the end of the job, for at most the seconds it is given, and returns whether it has ended.
     """
     if every <= 0:
         msg = f"every={every}: the seconds between two looks must be positive"
