@@ -13,7 +13,7 @@ import rechannel as rc
 from rechannel.errors import DataflowError, RefusedError, UserFunctionError
 from rechannel.job import InProcess
 from rechannel.operators.process import process as module
-from rechannel.testing import Harness, script
+from rechannel.testing import Harness, MemoryStore, script
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 COLUMNS = "user STRING, v BIGINT, at TIMESTAMP"
@@ -689,3 +689,51 @@ def test_a_state_is_added_and_another_one_dropped():
     bench.step()
     assert bench.step(("ann", 7, 0), ("ann", 8, 0)) == [("ann", "n", 3)]
     assert bench.state("n") == {"ann": [{"n": 1}]}
+
+
+def test_another_text_takes_over_with_a_state_more():
+    """An upgrade: lists and timers stay, the new state starts empty."""
+
+    def flows(rows, more):
+        def follow(user, rows, context):
+            context.list("recent").extend(rows["v"])
+            context.set_timer("soon", rows[0].at + timedelta(milliseconds=100))
+            if more:
+                context.map("seen")[rows[0].v] = len(rows)
+            yield "recent", len(context.list("recent"))
+
+        def end(user, timer, context):
+            yield "seen" if more else "none", len(context.map("seen")) if more else 0
+
+        states = {name: ALL[name] for name in ("recent",)}
+        states |= {"seen": rc.states.map_state("v BIGINT", "n BIGINT")} if more else {}
+        stream = rc.read().memory(rows, name="rows").event_time("at").key_by("user")
+        made = stream.process(
+            follow,
+            schema="what STRING, v BIGINT",
+            states=states,
+            timers={"soon": "event"},
+            on_timer=end,
+            name="process",
+        )
+        return [made.write.memory("out", name="out")]
+
+    rows, store = script(COLUMNS), MemoryStore()
+    rows.push([{"user": "ann", "v": 1, "at": moment(0)}, {"user": "bob", "v": 2, "at": moment(50)}])
+    first = Harness(flows(rows, more=False), store=store)
+    first.start().run()
+    second = Harness(flows(rows, more=True), store=store)
+    with pytest.raises(RefusedError, match="seen"):
+        second.start(upgrade=True)
+    migrate = {"process": rc.changes.migrate(add={"seen": None})}
+    second.start(upgrade=True, migrate=migrate)
+    rows.push(
+        [{"user": "ann", "v": 3, "at": moment(90)}, {"user": "cid", "v": 9, "at": moment(160)}]
+    )
+    second.process.run()
+
+    assert plain(second.outputs("out")[2]) == [
+        ("ann", "recent", 2),
+        ("bob", "seen", 0),
+        ("cid", "recent", 1),
+    ]
