@@ -63,7 +63,7 @@ GROUPS = {
     "control.library": "AutoScale Autopilot Balance BatchInterval Guard ModelUpdate Monitor Placement SkewJoin",
     "frames": "GroupFrame KeyedFrame Rows",
     "monitoring": (
-        "Amount ControllerDecisions ControllerStatus CostFit CurvePoint Decided JobStatus"
+        "Amount ControllerDecisions ControllerStatus CostFit CurvePoint Decided JobListener JobStatus"
         " LatencyFigures OperatorNeed OperatorProgress OperatorStatus PhaseTimes ReconfigurationSummary Replay"
         " ReplayedRows ReplayedState SinkProgress SinkStatus SlowestTask SourceLag Steps StreamAdvice"
         " StreamNeeds TimestepProgress WindowFigures read_events"
