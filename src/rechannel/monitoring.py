@@ -44,6 +44,7 @@ __all__ = [
     "CostFit",
     "CurvePoint",
     "Decided",
+    "JobListener",
     "JobStatus",
     "LatencyFigures",
     "OperatorNeed",
@@ -266,3 +267,19 @@ class ReconfigurationSummary(Facts):
     """Drivers that worked on it."""
     latency_ms: Mapping[str, LatencyFigures]
     """Durations of timesteps "before", "during" and "after" it, as far as they were measured."""
+
+
+class JobListener:
+    """Is called when a job does something, in a thread of its own: see `RunningJob.listen`. Override what is of interest."""
+
+    def on_started(self, status: JobStatus) -> None:
+        """The listener is called from now on."""
+
+    def on_progress(self, progress: TimestepProgress) -> None:
+        """A timestep is committed. They come in order; those that a slow listener has missed do not come."""
+
+    def on_reconfigured(self, summary: ReconfigurationSummary) -> None:
+        """A reconfiguration is over; its phase says how it ended."""
+
+    def on_terminated(self, status: JobStatus) -> None:
+        """The job has ended; the message of its status says how. Nothing comes after it."""

@@ -35,11 +35,19 @@ from rechannel.errors import (
 )
 from rechannel.model.configuration import Configuration
 from rechannel.model.text import Text
-from rechannel.monitoring import Act, JobStatus, ReconfigurationSummary, SavepointStatus, SinkStatus
+from rechannel.monitoring import (
+    Act,
+    JobListener,
+    JobStatus,
+    ReconfigurationSummary,
+    SavepointStatus,
+    SinkStatus,
+)
 from rechannel.reconfigure.arguments import check_at, check_words, strategy_of
 from rechannel.reconfigure.edits import AnyChange, ChangeSet, change_set
 from rechannel.reconfigure.moment import EventMoment
 from rechannel.reconfigure.plan import Plan, plan
+from rechannel.reconfigure.record import OPEN
 from rechannel.reconfigure.requests import Request
 from rechannel.reconfigure.strategies import Strategy
 from rechannel.reconfigure.upgrade_plan import UpgradePlan
@@ -47,6 +55,7 @@ from rechannel.replayed import Replay
 from rechannel.running import savepoints
 from rechannel.running.controllers import ControllerHandle
 from rechannel.running.deploying import Texts, plan_deploy, request_of
+from rechannel.running.listening import Heard, Listening
 from rechannel.running.live import page, watch
 from rechannel.running.reconfiguration import ASKED, Reconfiguration, abort, failure
 from rechannel.running.replaying import Replayer, replayable
@@ -153,6 +162,21 @@ class RunningJob:
     def sources(self) -> tuple[str, ...]:
         """Names of its sources."""
         return tuple(self._parts.switch.current.readers)
+
+    def listen(self, listener: JobListener) -> Listening:
+        """Have a listener hear what the job does from now on, in a thread of its own.
+
+        Nothing of the stream waits for it. What it raises is logged. One that is slower than the stream misses
+        timesteps (`Listening.missed`).
+        """
+        heard = Heard(
+            status=lambda: self.status,
+            progress=lambda: self.recent_progress,
+            ended=lambda: [r.id for r in self._changes.coordination.records if r.phase not in OPEN],
+            summary=lambda id_: self.reconfiguration(id_).summary(),
+            over=self._over,
+        )
+        return Listening(listener, heard)
 
     @property
     def sinks(self) -> dict[str, SinkStatus]:

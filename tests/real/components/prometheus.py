@@ -7,13 +7,15 @@ import os
 import shutil
 import subprocess
 import threading
+import time
 import urllib.parse
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from tests.real.components.jars import FOLDER
-from tests.real.components.server import Server
+from tests.real.components.server import READY_S, Server
 
 PACKAGE = "prometheus"
 _ONE_AT_A_TIME = threading.Lock()
@@ -93,9 +95,28 @@ class Prometheus(Server):
             f"--web.listen-address=127.0.0.1:{self.port}",
         ]
 
+    def start(self) -> None:
+        """Start it, and wait until it has read its own files."""
+        super().start()
+        deadline = time.monotonic() + READY_S
+        while not self._ready():
+            if time.monotonic() > deadline:
+                self.kill()
+                raise RuntimeError("Prometheus listens, and is not ready")
+            time.sleep(0.1)
+
+    def _ready(self) -> bool:
+        with suppress(OSError), urllib.request.urlopen(f"{self._base}/-/ready", timeout=5):
+            return True
+        return False
+
+    @property
+    def _base(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
     def ask(self, path: str, **query: str) -> Any:
         """Return the data of an answer of its API."""
-        url = f"http://127.0.0.1:{self.port}/api/v1/{path}?{urllib.parse.urlencode(query)}"
+        url = f"{self._base}/api/v1/{path}?{urllib.parse.urlencode(query)}"
         with urllib.request.urlopen(url, timeout=30) as answer:
             return json.load(answer)["data"]
 
