@@ -63,7 +63,7 @@ class JobCollector(Collector):
         """All metrics at present."""
         status = self._job.status
         yield from _state(self._job, status)
-        for family in (_totals, _durations, _work, _bad_rows):
+        for family in (_totals, _durations, _work, bad_rows):
             yield from family(self._job.name, self._job.totals)
         yield from _operators(self._job)
         yield from standing_metrics(self._job.name, status, self._job.sinks)
@@ -152,7 +152,8 @@ def _work(name: str, sums: Sums) -> Iterator[Metric]:
     yield seconds
 
 
-def _bad_rows(name: str, sums: Sums) -> Iterator[Metric]:
+def bad_rows(name: str, sums: Sums) -> Iterator[Metric]:
+    """Yield the counts of operators that have dead letters or expectations; nothing if there are none."""
     if not sums.judged:
         return
     for member, metric, words in (
