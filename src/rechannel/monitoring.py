@@ -230,7 +230,7 @@ class ReconfigurationSummary(Facts):
 
 
 class JobListener:
-    """Is called when a job does something, in a thread of its own: see `RunningJob.listen`. Override what is of interest."""
+    """Is called when a job does something, in a thread of its own: see `RunningJob.listen`. Override what you need."""
 
     def on_started(self, status: JobStatus) -> None:
         """The listener is called from now on."""
