@@ -46,6 +46,7 @@ JSON_MAPPINGS = {
     "tasks": st.dictionaries(names, naturals, max_size=3),
     "counts": st.dictionaries(names, naturals, max_size=3),
     "failed": st.dictionaries(names, naturals, max_size=3),
+    "watermarks": st.dictionaries(names, st.integers(-(2**53), 2**53), max_size=3),
     "versions": st.dictionaries(names, names, max_size=3),
     "ms": st.dictionaries(names, times, max_size=3),
     "phases": st.dictionaries(names, times, max_size=3),

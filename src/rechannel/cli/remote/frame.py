@@ -81,8 +81,8 @@ def _sources(lags: dict[str, Any]) -> Table:
 
 
 def _operators(configured: dict[str, Any], last: dict[str, Any] | None) -> Table:
-    numbers = ("tasks", "bins", "rows in", "rows out", "state rows", "state")
-    numbers += ("late", "dead", "lag of event time")
+    flow = ("tasks", "bins", "rows in", "rows out", "state rows", "state")
+    numbers = (*flow, "late", "dead", "lag of event time")
     rows = table("operator", *numbers, right=numbers)
     measured = {} if last is None else last["operators"]
     for name, how in configured.items():
