@@ -126,7 +126,7 @@ class Writer:
         file_bytes: int = 128 << 20,
         file_rows: int | None = None,
         keep: Duration = "1 hour",
-        compact: int = 32 << 20,
+        compact: int = 16 << 20,
         compression: str = "zstd",
         name: str | None = None,
     ) -> Flow:
@@ -146,7 +146,7 @@ class Writer:
             file_bytes: of a file, about.
             file_rows: of a file at most; None = any number.
             keep: how long files stay for readers once others have replaced them.
-            compact: bytes per second that are read to make large files of small ones; 0 = files stay as they are.
+            compact: bytes per second that are read to make large files of small ones; 0 = no file is merged.
             compression: zstd, snappy, lz4, gzip or none.
         """
         wanted = Wanted(
@@ -368,7 +368,7 @@ class FormatWriter:
         return replace(self, partitions=columns)
 
     def file_size(self, *, rows: int | None = None, bytes: int | None = None) -> FormatWriter:  # noqa: A002
-        """Begin another file when one has so many rows, or about so many bytes (not with Spark's writers).
+        """Begin another file when one has `rows` rows, or about `bytes` bytes (not with Spark's writers).
 
         For few large files in place of many small ones, see `dataset`.
         """

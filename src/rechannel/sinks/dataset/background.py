@@ -20,7 +20,7 @@ CLOSING_SECONDS = 5.0
 
 
 class Pace:
-    """So many bytes per second, and an end."""
+    """A bound of bytes per second, and an end."""
 
     def __init__(self, rate: int) -> None:
         """rate: bytes per second."""
@@ -29,7 +29,7 @@ class Pace:
         self.ended = threading.Event()
 
     def spend(self, size: int) -> None:
-        """Wait until so many bytes may be read. Raises StoppedError once there is an end."""
+        """Wait until these bytes may be read. Raises StoppedError once there is an end."""
         now = time.monotonic()
         waits = self._free_at - now
         self._free_at = max(now, self._free_at) + size / self._rate

@@ -21,7 +21,7 @@ METADATA = {
 
 
 def check_metadata(names: Sequence[str], schema: pa.Schema | None = None, sink: str = "") -> None:
-    """Raise DataflowError for a name that is none of these, or that rows have themselves."""
+    """Raise DataflowError for an unknown name, and for one that rows have themselves."""
     for name in names:
         if name not in METADATA:
             msg = f"write.dataset: metadata has {name!r}; it can have {', '.join(METADATA)}"

@@ -113,7 +113,6 @@ class Files:
 
     def add_to(self, part: str, batch: pa.RecordBatch) -> None:
         """Append rows of one partition."""
-        most = self._shape.rows or batch.num_rows
         # Pieces of half a file, before they are compressed: else a batch of any size would be one file.
         apiece = max(1, batch.num_rows * self._shape.target // max(1, 2 * batch.nbytes))
         start = 0
@@ -121,12 +120,13 @@ class Files:
             file = self._open.get(part)
             if file is None:
                 file = self._open[part] = _Open(self._shape, part)
-            piece = batch.slice(start, min(BATCH_ROWS, apiece, max(1, most - file.rows)))
+            room = BATCH_ROWS if self._shape.rows is None else self._shape.rows - file.rows
+            piece = batch.slice(start, min(BATCH_ROWS, apiece, room))
             file.add(piece)
             start += piece.num_rows
             if file.size >= self._shape.target:
                 file.flush()
-            if file.size >= self._shape.target or file.rows >= (self._shape.rows or file.rows + 1):
+            if file.size >= self._shape.target or file.rows == self._shape.rows:
                 self._write(part)
         self._bound()
 
@@ -137,7 +137,7 @@ class Files:
         return tuple(self.done)
 
     def discard(self) -> None:
-        """Remove what was written: nobody will name it."""
+        """Remove what was written: no version will name it."""
         self._open.clear()
         for each in self.done:
             with suppress(StorageError):

@@ -150,7 +150,7 @@ class Output:
     def link(self, folder: str | os.PathLike[str]) -> str:
         """Make a new folder with its files, for tools that read nothing but folders. Returns the folder.
 
-        Files are hard links where that is possible, else copies. Raises NotReadyError as `files` does, RefusedError if
+        Files are hard links if possible, else copies. Raises NotReadyError as `files` does, RefusedError if
         the folder exists.
         """
         return linked(
@@ -186,7 +186,7 @@ def read_output(
         version: of its manifest; None = the newest one. Versions are kept as long as files are.
         where: values of partition columns, by their names: only files with these rows. Other columns: filter the rows.
 
-    Raises NotReadyError if there is no such version, RefusedError for a column that is none of the partitions.
+    Raises NotReadyError if there is no such version, RefusedError for a column that is not a partition column.
     """
     at = os.fspath(path)
     return output_of(store_at(at), at, version=version, where=where)
@@ -208,7 +208,7 @@ def output_of(
     if found is None:
         msg = (
             f"{path} has no manifest: nothing was written there with write.dataset(...) yet. Directories of"
-            " timesteps, which other sinks write, can be read as they are"
+            " timesteps, which other sinks write, are read without it"
         )
         raise NotReadyError(msg)
     _check(where, found)

@@ -34,7 +34,7 @@ def linked(store: Store, keys: Sequence[str], folder: str) -> str:
     target = Path(folder).absolute()
     if target.exists():
         raise RefusedError(
-            f"{target} exists: link to a new folder, and remove the old one once nobody reads it"
+            f"{target} exists: link to a new folder, and remove the old one once no tool reads it"
         )
     begun = target.with_name(f".{target.name}-{secrets.token_hex(4)}")
     begun.mkdir(parents=True)

@@ -29,7 +29,7 @@ class Wanted:
     """Rows of a file at most; None = any number."""
     keep_ms: int = 3_600_000
     """How long files stay for readers once they are replaced."""
-    rate: int = 32 << 20
+    rate: int = 16 << 20
     """Bytes per second that compaction reads; 0 = none."""
     compression: str = "zstd"
 
@@ -45,7 +45,7 @@ class Wanted:
             raise DataflowError(f"write.dataset: compact must be at least 0, not {self.rate}")
         if self.compression not in COMPRESSIONS:
             names = ", ".join(COMPRESSIONS)
-            msg = f"write.dataset: compression {self.compression!r} is none of {names}"
+            msg = f"write.dataset: compression {self.compression!r} is not one of {names}"
             raise DataflowError(msg)
 
     @property

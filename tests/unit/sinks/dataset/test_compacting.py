@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rechannel.errors import DamagedStateError, FencedError, MissingFileError, StorageError
-from rechannel.sinks.dataset import compacting, merging
+from rechannel.sinks.dataset import compacting, merging, parquet
 from rechannel.sinks.dataset.wanted import Wanted
 from rechannel.state.stores.faulty import Crash, Fault, FaultKind, Outage
 from tests.datasets import KEEP_MS, Disk, Driver
@@ -244,3 +244,20 @@ def test_a_manifest_that_is_gone_is_not_begun_anew():
     driver.place.versions._doubtful = True
     with pytest.raises(DamagedStateError, match="version 2 of the manifest is gone"):
         driver.publish(1, *rows_of(1))
+
+
+def test_a_merge_takes_batches_whole(monkeypatch):
+    disk = Disk(Wanted(keep_ms=KEEP_MS))
+    driver = disk.driver()
+    for timestep in range(merging.FAN_IN):
+        driver.publish(timestep, *[(n, n) for n in range(50)])
+    added: list[int] = []
+    add = parquet._Open.add
+
+    def counted(self, batch):
+        added.append(batch.num_rows)
+        add(self, batch)
+
+    monkeypatch.setattr(parquet._Open, "add", counted)
+    assert driver.compaction.merge()
+    assert added == [50] * merging.FAN_IN

@@ -141,7 +141,7 @@ def test_partition_columns_that_are_no_keys_and_changes_without_keys_are_refused
         ({"target": 10}, "file_bytes"),
         ({"rows": 0}, "file_rows"),
         ({"rate": -1}, "compact"),
-        ({"compression": "rar"}, "compression 'rar' is none of"),
+        ({"compression": "rar"}, "compression 'rar' is not one of"),
     ],
 )
 def test_sizes_are_checked(wanted, words):
