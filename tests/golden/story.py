@@ -12,7 +12,7 @@ import json
 import platform
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from itertools import count
@@ -23,7 +23,7 @@ from unittest import mock
 import pyarrow as pa
 
 from rechannel.dataflow.graph.nodes import Dataflow
-from rechannel.engine.program import restarting, starting, versions
+from rechannel.engine.program import restarting, versions
 from rechannel.operators.process.deduplicate_spec import DeduplicateSpec
 from rechannel.sinks.claims import Ledger
 from rechannel.sinks.files import FileWriter
@@ -163,10 +163,10 @@ def facts_of_then() -> Iterator[None]:
                 facts["fixed"] = str(spec.within_us)
         return told
 
-    with ExitStack() as held:
-        for module in (starting, versions):
-            held.enter_context(mock.patch.object(module, "lasting", lasting))
-            held.enter_context(mock.patch.object(module, "state_of", return_value={}))
+    with (
+        mock.patch.object(versions, "lasting", lasting),
+        mock.patch.object(versions, "state_of", return_value={}),
+    ):
         yield
 
 
