@@ -118,7 +118,7 @@ class KeptList(Kept):
     """Elements of lists, in their order."""
 
     def without_first(self, counts: IntArray) -> KeptList:
-        """Return the lists without so many of their first elements. counts: of every key, by position."""
+        """Return the lists without their first elements. counts: how many of them go, of every key, by position."""
         return self.where(self._ranks(self.owners) >= counts[self.owners])
 
     def _rows(self, owners: IntArray, timestep: int, places: IntArray) -> IntArray:
