@@ -75,7 +75,7 @@ EXAMPLES = [
 
 @pytest.mark.parametrize(("event", "text"), EXAMPLES)
 def test_an_event_in_words(event, text):
-    assert describe(event) == f"1970-01-01 00:00:00.000Z  {text}"
+    assert describe(event) == f"1970-01-01T00:00:00.000Z  {text}"
 
 
 def test_every_kind_has_words():

@@ -547,11 +547,11 @@ def test_formats_of_later_versions_are_refused(store):
     commit(start(store, snapshot_every=2), 3)
     store.put(entry_key(99), b"")
     store.delete(entry_key(99))
-    store.put(snapshot_key(6), seal({"format": 5}))
+    store.put(snapshot_key(6), seal({"format": 7}))
     with pytest.raises(NewerFormatError, match="snapshot snapshots/"):
         read_only(store)
     store.delete(snapshot_key(6))
-    store.put(entry_key(read_only(store).next_number), seal({"format": 6}))
+    store.put(entry_key(read_only(store).next_number), seal({"format": 7}))
     with pytest.raises(NewerFormatError, match="journal entry"):
         read_only(store)
 

@@ -175,6 +175,9 @@ def test_what_a_task_emits_is_cut_where_its_bins_end():
     class Spy:
         """Stands in for an emitter."""
 
+        def received(self, rows: int) -> None:
+            assert rows > 0
+
         def rows(self, batch: pa.RecordBatch, order: np.ndarray) -> list[Any]:
             assert batch.num_rows == len(order)
             seen.append(order)
