@@ -7,8 +7,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from rechannel.advising.stream import stream_advice
 from rechannel.assembly import Parts
 from rechannel.control.controller import Controller, Installation, installations
@@ -19,29 +17,20 @@ from rechannel.engine.journal.savepoints import savepoints_of
 from rechannel.engine.loop.heartbeat import RENEW_SECONDS
 from rechannel.engine.loop.life import Life
 from rechannel.engine.program.deploying import UnchangedError
-from rechannel.engine.program.explain import explain
 from rechannel.engine.reconfigure.calls import wait_for
 from rechannel.engine.reconfigure.history import read_history
 from rechannel.engine.reconfigure.proposal import proposed_change
 from rechannel.engine.reconfigure.switch import offered_change
 from rechannel.engine.replay.selecting import asked_for
-from rechannel.engine.view.pinned import Hold
-from rechannel.engine.view.sql import answer, named
 from rechannel.errors import (
     NotReadyError,
     RefusedError,
-    UnknownOperatorError,
-    one_sentence,
 )
-from rechannel.model.configuration import Configuration
-from rechannel.model.text import Text
 from rechannel.monitoring import (
     Act,
     JobListener,
-    JobStatus,
     ReconfigurationSummary,
     SavepointStatus,
-    SinkStatus,
 )
 from rechannel.reconfigure.arguments import check_at, check_words, strategy_of
 from rechannel.reconfigure.edits import AnyChange, ChangeSet, change_set
@@ -56,25 +45,21 @@ from rechannel.running import savepoints
 from rechannel.running.controllers import ControllerHandle
 from rechannel.running.deploying import Texts, plan_deploy, request_of
 from rechannel.running.listening import Heard, Listening
-from rechannel.running.live import page, watch
-from rechannel.running.reconfiguration import ASKED, Reconfiguration, abort, failure
+from rechannel.running.observed import Observed
+from rechannel.running.queried import Queried
+from rechannel.running.reconfiguration import ASKED, Reconfiguration, abort
 from rechannel.running.replaying import Replayer, replayable
 from rechannel.running.server import Server, ServerFactory
-from rechannel.running.standing import lags_of, operators_of
 from rechannel.scaling.measured import Machines
 from rechannel.scaling.needs.asked import Asked
 from rechannel.scaling.needs.values import StreamAdvice
-from rechannel.sinks.memory import MemoryWriter
-from rechannel.sinks.spare import main_of
-from rechannel.telemetry.facts import TimestepProgress
 from rechannel.telemetry.saved import SavedRun
-from rechannel.telemetry.totals import Sums
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    pass
 
 
-class RunningJob:
+class RunningJob(Observed, Queried):
     """The handle on a running job. All methods may be called from any thread."""
 
     def __init__(
@@ -103,65 +88,7 @@ class RunningJob:
         self._over = self._life.over
         self._life.start()
 
-    @property
-    def name(self) -> str:
-        """The job's name."""
-        return self._parts.name
-
     # Watching ------------------------------------------------------------------------------------------------
-
-    @property
-    def is_active(self) -> bool:
-        """Whether it still runs."""
-        return not self._over.is_set()
-
-    @property
-    def status(self) -> JobStatus:
-        """What the job is doing now."""
-        error, configuration = self._driver.error, self._driver.position.configuration
-        last, now_ms = self._hub.last_progress, self._hub.now_ms
-        message = "stopping" if self._driver.stopping else "running"
-        if not self.is_active:
-            message = "stopped" if error is None else f"failed: {one_sentence(error)}"
-        return JobStatus(
-            name=self.name,
-            active=self.is_active,
-            message=message,
-            timestep=self._parts.journal.state.last_committed or 0,
-            configuration=configuration.version,
-            retries=self._driver.position.tries,
-            troubles=dict(self._hub.troubles.current),
-            committed_ms=None if last is None else last.committed_ms,
-            open_since_ms=self._hub.open_since_ms,
-            lag=lags_of(self.sources, last, now_ms),
-            operators=operators_of(configuration, last, self._hub.totals, now_ms),
-            bad_rows={node: one.facts() for node, one in self._hub.totals.judged.items()},
-        )
-
-    @property
-    def last_progress(self) -> TimestepProgress | None:
-        """What the last committed timestep did; None before the first."""
-        return self._hub.last_progress
-
-    @property
-    def recent_progress(self) -> list[TimestepProgress]:
-        """What the last committed timesteps did, oldest first."""
-        return self._hub.recent_progress
-
-    @property
-    def totals(self) -> Sums:
-        """Sums since this driver started: rows, bytes and time by operator, durations of timesteps."""
-        return self._hub.totals
-
-    @property
-    def configuration(self) -> Configuration:
-        """What the next timestep runs under."""
-        return self._driver.position.configuration
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """Names of its sources."""
-        return tuple(self._parts.switch.current.readers)
 
     def listen(self, listener: JobListener) -> Listening:
         """Have a listener hear what the job does from now on, in a thread of its own.
@@ -178,42 +105,9 @@ class RunningJob:
         )
         return Listening(listener, heard)
 
-    @property
-    def sinks(self) -> dict[str, SinkStatus]:
-        """By name: how many committed timesteps a sink has not published, and why."""
-        standing = self._parts.publisher.standing()
-        return {name: SinkStatus.from_dict(fields) for name, fields in standing.items()}
-
     def release(self, sink: str) -> int:
         """Let a sink in quarantine publish what it owes; returns how many timesteps. Raises NotReadyError."""
         return self._parts.publisher.release(sink)
-
-    def committed_offset(self, source: str) -> dict[str, Any]:
-        """Return how far a source has been read and committed; empty before the first commit."""
-        return dict(self._parts.journal.state.offsets.get(source) or {})
-
-    @property
-    def exception(self) -> BaseException | None:
-        """Why it failed; None if it did not."""
-        return failure(self._parts)
-
-    def explain(self) -> Text:
-        """Return the physical plan of the next timestep: stages, tasks, exchanges, columns, state, sinks."""
-        return Text(explain(self._parts.switch.current.plan, self.configuration))
-
-    def live(self, seconds: float | None = None, *, every: float = 1.0) -> None:
-        """Show the job in a notebook's cell, renewed every `every` seconds, until it ends or the cell is interrupted.
-
-        seconds: the longest time. Raises RefusedError without IPython.
-        """
-        watch(lambda: page(self.status, self.recent_progress), self._over.wait, seconds, every)
-
-    def __repr__(self) -> str:
-        status = self.status
-        return f"<RunningJob {status.name!r}: {status.message}, timestep {status.timestep}>"
-
-    def _repr_html_(self) -> str:
-        return self.status._repr_html_()
 
     # Waiting and stopping ------------------------------------------------------------------------------------
 
@@ -563,60 +457,6 @@ class RunningJob:
 
     # State ---------------------------------------------------------------------------------------------------
 
-    def state(self, operator: str, *, timestep: int | None = None) -> DataFrame | pa.Table:
-        """Return the state of an operator as of the last commit, or of an earlier one that is kept.
-
-        A Spark DataFrame with the operator's output columns; without Spark, an Arrow table. A DataFrame reads
-        files of that version, which are kept for `Settings.keep_versions` timesteps: act on it soon, keep
-        more versions, or use `sql`, which holds the version for as long as its answer exists.
-
-        Raises:
-            UnknownOperatorError: there is no such operator with state.
-            NotReadyError: the timestep is not kept.
-        """
-        with self._hold(timestep) as hold:
-            return self._parts.view.frame(operator, hold.state, timestep)
-
-    def state_table(self, operator: str, *, timestep: int | None = None) -> pa.Table:
-        """Return the state exactly as stored, in one order, as an Arrow table: for proofs.
-
-        Columns: hash, key and state columns.
-        """
-        with self._hold(timestep) as hold:
-            return self._parts.view.canonical(operator, hold.state, timestep)
-
-    def sql(self, query: str, *, timestep: int | None = None) -> DataFrame | pa.Table:
-        """Answer a SQL query over live state, in which every operator with state is a table of its name.
-
-        All tables are of one commit, and have the columns of `state`; only those that the query names are
-        read. The stream goes on meanwhile. Names with other characters than letters, digits and "_" stand in
-        backticks.
-
-        Args:
-            query: SQL of Spark; without Spark, SQL of polars.
-            timestep: an earlier commit that is kept; None = the last.
-
-        Returns:
-            A Spark DataFrame, in a session of its own; without Spark, an Arrow table.
-
-        Raises:
-            UnknownOperatorError, RefusedError: the query is wrong.
-            NotReadyError: the timestep is not kept.
-        """
-        session, view = self._parts.session, self._parts.view
-        if session is not None:
-            from rechannel.engine.spark import sql
-
-            return sql.answer(session, query, view, lambda: self._hold(timestep), timestep)
-        operators = view.operators
-        wanted = named(query, operators)
-        with self._hold(timestep) as hold:
-            tables = view.frames(wanted, hold.state, timestep)
-        return answer(query, tables, operators)
-
-    def _hold(self, timestep: int | None) -> Hold:
-        return self._parts.held.hold(lambda: self._parts.journal.state, timestep)
-
     # The past ------------------------------------------------------------------------------------------------
 
     def replay(
@@ -649,11 +489,3 @@ class RunningJob:
         asked = asked_for(timesteps)
         with replayable(self._parts, asked, logic or {}) as job:
             return self._replayer(job, asked, examples=examples, directory=directory)
-
-    def memory(self, table: str) -> pa.Table:
-        """Return everything that a memory sink holds, as one table."""
-        for writer in map(main_of, self._parts.switch.current.writers.values()):
-            if isinstance(writer, MemoryWriter) and writer.table_name == table:
-                return writer.table()
-        msg = f"job {self.name!r} has no memory sink {table!r}"
-        raise UnknownOperatorError(msg)
