@@ -5,7 +5,7 @@ The function is the same for both: it is given a context of Rechannel's, or a na
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -21,7 +21,10 @@ from tests.property.twin_windows import EPOCH, TIME, ms_of
 from tests.property.twins import Keyed, Step, tie
 
 TOTAL, RECENT, SEEN = "total", "recent", "seen"
-ENTRIES = {"string": lambda number: f"e:{number}", "long": lambda number: number - 3}
+ENTRIES: dict[str, Callable[[int], Any]] = {
+    "string": lambda number: f"e:{number}",
+    "long": lambda number: number - 3,
+}
 
 
 @dataclass
@@ -394,7 +397,7 @@ def random_processed(rng: Random, up: Step, name: str, timing: str, *, ordered: 
     usable = [n for n in ("a", "b", "c") if n in up.columns and n not in up.near]
     keys = tuple(rng.sample(usable, rng.choice((1, 1, 2))))
     tasks, delay = rng.choice((None, None, 1, 2, 3)), rng.choice((0, 0, 100, 300))
-    columns = {**{key: up.columns[key] for key in keys}, "n": "long", "trail": "long"}
+    columns = {key: up.columns[key] for key in keys} | {"n": "long", "trail": "long"}
     if ordered:
         up = Arranged(
             name=f"{name}.order",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ from rechannel.operators.process.track_frame import (
     read_answer,
 )
 
-Chosen = npt.ArrayLike | pa.Array | None
+Chosen: TypeAlias = npt.ArrayLike | pa.Array | None
 """Some keys of a frame: a mask, or their numbers; None = all of them."""
 
 DUE = pa.schema([pa.field(KEY, pa.int64(), False), ("name", pa.string()), ("at", MICROS)])
