@@ -397,11 +397,7 @@ def random_processed(rng: Random, up: Step, name: str, timing: str, *, ordered: 
     usable = [n for n in ("a", "b", "c") if n in up.columns and n not in up.near]
     keys = tuple(rng.sample(usable, rng.choice((1, 1, 2))))
     tasks, delay = rng.choice((None, None, 1, 2, 3)), rng.choice((0, 0, 100, 300))
-    columns: dict[str, str] = {
-        **{key: up.columns[key] for key in keys},
-        "n": "long",
-        "trail": "long",
-    }
+    columns = {key: up.columns[key] for key in keys} | {"n": "long", "trail": "long"}
     if ordered:
         up = Arranged(
             name=f"{name}.order",

@@ -89,7 +89,7 @@ class Context:
     It is valid during the call. Names are those that were declared.
     """
 
-    __slots__ = ("_clock", "_cursor", "_declared", "_handles", "_sides", "_timers")
+    __slots__ = ("_clock", "_cursor", "_declared", "_handles", "_sides", "_timers", "_values")
 
     def __init__(
         self,
@@ -103,11 +103,12 @@ class Context:
         """declared: kind of time by timer."""
         self._clock, self._cursor, self._handles = clock, cursor, handles
         self._timers, self._declared, self._sides = timers, declared, sides
+        self._values = {n: each for n, each in handles.items() if isinstance(each, ValueHandle)}
 
     def value(self, name: str) -> ValueHandle:
         """Return the key's value of a value state."""
-        handle = self._handles.get(name)
-        return handle if type(handle) is ValueHandle else self._refused(name, ValueState.kind)
+        handle = self._values.get(name)
+        return self._refused(name, ValueState.kind) if handle is None else handle
 
     def list(self, name: str) -> ListHandle:
         """Return the key's list of a list state."""

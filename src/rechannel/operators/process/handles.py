@@ -31,6 +31,7 @@ from rechannel.operators.process.stored import (
     Held,
     Piece,
     constant_entries,
+    constant_rows,
 )
 
 UNSET = object()
@@ -122,6 +123,7 @@ class ValueHandle:
                 state=name,
                 owners=np.array(owners, dtype=np.int64),
                 entries=constant_entries(name, len(owners)),
+                rows=constant_rows(name, len(owners)),
                 untils=made.untils(self._state, len(owners)),
                 values=stored_values(values, self._state, made.label(name, owners, keys)),
             )

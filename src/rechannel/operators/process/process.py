@@ -225,8 +225,8 @@ class _Calls:
     def output(self) -> OperatorOutput:
         """Return all that the functions made. Raises UserFunctionError for what does not fit its columns."""
         logic, arrivals = self.logic, self.arrivals
-        ends: IntArray = np.array([0, *self.ends], dtype=np.int64)
-        counts = ends[1:] - ends[:-1]
+        ends = np.array([0, *self.ends], dtype=np.int64)
+        counts: IntArray = ends[1:] - ends[:-1]
         owners = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
         shown, hashes = self._emitted(owners, self.rows, logic.fields)
         aside = {

@@ -228,6 +228,12 @@ def constant_entries(text: str, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(text, pa.string()), count)
 
 
+def constant_rows(text: str, count: int) -> IntArray:
+    """Return `_row` of rows with one `_entry`."""
+    one = Piece(state=None, owners=np.zeros(1, dtype=np.int64), entries=constant_entries(text, 1))
+    return np.repeat(_rows(one), count)
+
+
 def entries_of(name: str, texts: pa.Array) -> pa.Array:
     """Return `_entry` of entries of a map, or of timers, whose name is empty."""
     return pc.binary_join_element_wise(constant_entries(name, len(texts)), texts, ":")
