@@ -47,7 +47,7 @@ def by_duckdb(output: Output) -> Sums:
     duckdb = pytest.importorskip("duckdb")
     with duckdb.connect() as connection:
         query = f"SELECT count(*), count(DISTINCT (k, n)), sum(n) FROM ({output.duckdb()})"
-        return tuple(map(int, connection.sql(query).fetchone()))
+        return tuple(map(int, connection.sql(query).fetchall()[0]))
 
 
 def by_spark(spark) -> Callable[[Output], Sums]:
