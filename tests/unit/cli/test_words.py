@@ -29,18 +29,21 @@ def test_arguments_become_options(said, told):
     assert in_options(said) == told
 
 
-OF_OTHER_COMMANDS = {"supersede", "accept_repeats_and_gaps"}
+OF_OTHERS = {"supersede": "deploy", "accept_repeats_and_gaps": "reset"}
+"""Arguments of other calls than a start, and a command that has the option."""
 
 
 def test_every_option_is_there():
     run = typer.main.get_command(app).commands["run"]
     options = {option for parameter in run.params for option in parameter.opts}
-    here = {*FLAGS, *LISTS} - OF_OTHER_COMMANDS
-    wanted = {f"--{name.replace('_', '-')}" for name in here}
-    assert wanted <= options
+    own = {*FLAGS, *LISTS} - OF_OTHERS.keys()
+    assert {f"--{name.replace('_', '-')}" for name in own} <= options
+    for name, command in OF_OTHERS.items():
+        parameters = typer.main.get_command(app).commands[command].params
+        assert f"--{name.replace('_', '-')}" in {o for each in parameters for o in each.opts}
 
 
 def test_whatever_a_start_can_be_told_the_command_can_say():
     elsewhere = {"self", "clock", "in_process", "allow"}  # `run` has options of their own for them
     told = set(inspect.signature(Job.start).parameters) - elsewhere
-    assert told == {*FLAGS, *LISTS} - OF_OTHER_COMMANDS
+    assert told == {*FLAGS, *LISTS} - OF_OTHERS.keys()
