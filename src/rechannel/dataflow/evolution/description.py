@@ -95,6 +95,8 @@ class Description:
     """None = keys do not end by themselves."""
     aggregates: tuple[KeptAggregate, ...] | None = None
     """The aggregates, if they are all the state there is."""
+    shapes: Mapping[str, str] | None = None
+    """What named states are, if each stored row belongs to one of them: see `Succeeded.state_shapes`."""
 
     @classmethod
     def of(cls, logic: StatefulLogic) -> Description:
@@ -115,6 +117,7 @@ class Description:
             aggregates=None
             if kept is None
             else tuple(KeptAggregate.of(one, kept.state_schema) for one in kept.aggregates),
+            shapes=able.state_shapes,
         )
 
     @property
@@ -130,7 +133,8 @@ class Description:
 
     def to_json(self) -> dict[str, Json]:
         """Return plain JSON values."""
-        return {
+        shapes = {} if self.shapes is None else {"shapes": dict(self.shapes)}
+        return shapes | {
             "kind": self.kind,
             "keys": schema_text(self.key_schema),
             "state": schema_text(self.state_schema),
@@ -165,6 +169,7 @@ class Description:
             state_schema=schema_from_text(data["state"]),
             timeout=None if data["timeout"] is None else Timeout(**data["timeout"]),
             aggregates=None if aggregates is None else tuple(map(_aggregate, aggregates)),
+            shapes=data.get("shapes"),
         )
 
 

@@ -53,6 +53,7 @@ def migration_between(
     _check_ends(old.noted_timeout, new.noted_timeout)
     expired = expired_before(old, new, stream_ms)
     wanted = migrate or Migrate()
+    _check_named_states(old, new, wanted)
     if old.aggregates is not None and new.aggregates is not None and wanted.using is None:
         wanted = _Aggregates(old, new, wanted).merged()
     migration = wanted.bind(
@@ -106,6 +107,37 @@ def _check_kinds(old: Description, new: Description) -> None:
     if old.kind != new.kind:
         msg = f"{old.kind} cannot become {new.kind}: {INSTEAD}"
         raise RefusedError(msg)
+
+
+def _check_named_states(old: Description, new: Description, wanted: Migrate) -> None:
+    """Refuse what would give stored rows, each of which bears the name of its state, another meaning."""
+    if old.shapes is None or new.shapes is None:
+        return
+    if wanted.using is not None or wanted.back is not None:
+        msg = (
+            "migrate(using=...) and migrate(back=...) cannot convert the states of process, of which each stored row"
+            f" holds one: add states empty with migrate(add={{name: None}}), drop others, or {INSTEAD}"
+        )
+        raise RefusedError(msg)
+    if wanted.rename:
+        one, other = next(iter(wanted.rename.items()))
+        msg = (
+            f"state {one!r} cannot be renamed to {other!r}, since stored rows bear its name: keep the name, or give"
+            f" its values up with migrate(drop=[{one!r}], add={{{other!r}: None}})"
+        )
+        raise RefusedError(msg)
+    for name, value in wanted.add.items():
+        if value is not None:
+            msg = f"state {name!r} of process begins empty: say migrate(add={{{name!r}: None}}), not {value!r}"
+            raise RefusedError(msg)
+    for name, shape in new.shapes.items():
+        was = old.shapes.get(name, shape)
+        if was != shape and name not in wanted.drop:
+            msg = (
+                f"state {name!r} is stored as a {was} and would be a {shape}: give the new one another name, and give"
+                f" the old one up with migrate(drop=[{name!r}])"
+            )
+            raise RefusedError(msg)
 
 
 def hidden_types(logic: StatefulLogic) -> dict[str, str]:

@@ -166,6 +166,11 @@ class OpenRuns(Sequence[OpenRun]):
             (run, self[i]) for i, run in enumerate(self._runs) if _waits(run, after, until, since)
         ]
 
+    @property
+    def expected(self) -> float:
+        """Return the expected number of rows in all runs, without opening any."""
+        return sum([run.expected for run in self._runs])
+
     def rows_waiting(self, after: int, until: int, since: int | None = None) -> float:
         """Return the expected number of rows in the runs of `waiting`, without opening any."""
         return sum([run.expected for run in self._runs if _waits(run, after, until, since)])

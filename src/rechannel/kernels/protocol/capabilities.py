@@ -319,6 +319,14 @@ class Succeeded(ABC):
     def state_kind(self) -> str:
         """One word for what the state is."""
 
+    @property
+    def state_shapes(self) -> Mapping[str, str] | None:
+        """Return what the columns of states do not show, by name, if each stored row belongs to one named state.
+
+        Such a row bears the name of its state. None = a stored row is one row of all columns.
+        """
+        return None
+
 
 class TimingOut(ABC):
     """A key ends if it receives no rows for some time."""

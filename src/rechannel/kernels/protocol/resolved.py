@@ -6,7 +6,7 @@ capability gets the default: nothing waits, every row counts, a key has one stat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -194,6 +194,11 @@ class Capabilities:
     def view_schema(self) -> pa.Schema:
         """How `finish` presents state: key columns first."""
         return self.logic.output_schema if self.viewed is None else self.viewed.view_schema
+
+    @property
+    def state_shapes(self) -> Mapping[str, str] | None:
+        """Return what named states are, if each stored row belongs to one."""
+        return None if self.succeeded is None else self.succeeded.state_shapes
 
     @property
     def state_kind(self) -> str:

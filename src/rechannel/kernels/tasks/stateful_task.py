@@ -344,7 +344,9 @@ def _waiting(can: Capabilities, clock: Clock, runs: OpenRuns) -> float:
     awaited = can.due_range(clock)
     if awaited is None and clock.since is not None:
         awaited = clock.watermark, clock.watermark
-    return 0.0 if awaited is None else runs.rows_waiting(*awaited, clock.since)
+    due = 0.0 if awaited is None else runs.rows_waiting(*awaited, clock.since)
+    # All rows of a key whose timer goes off are read, whichever runs they are in.
+    return runs.expected if due and can.on_timer is not None else due
 
 
 def _found(arrivals: OperatorInput) -> int:

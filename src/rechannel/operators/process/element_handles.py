@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+import datetime as dt
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any, overload
 
 import numpy as np
 import pyarrow as pa
 
 from rechannel.kernels.functions.python_rows import column_of, python_values
+from rechannel.model.ddl import type_name
 from rechannel.operators.process.handles import (
     GONE,
     UNSET,
@@ -167,6 +170,7 @@ class MapHandle(MutableMapping[Any, Any]):
         "_column",
         "_cursor",
         "_entries",
+        "_fit",
         "_held",
         "_name",
         "_read",
@@ -180,10 +184,12 @@ class MapHandle(MutableMapping[Any, Any]):
         self._held, self._column = held.of(name)
         self._bounds = held.bounds(self._held)
         self._entries = held.entries
+        self._fit = fitting(name, state.key_field)
         self._written: dict[int, dict[Any, Any]] = {}
         self._read: tuple[int, dict[Any, Any]] = (-1, {})
 
     def __getitem__(self, entry: Any) -> Any:
+        entry = self._fit(entry)
         value = self._written.get(self._cursor.key, {}).get(entry, UNSET)
         if value is UNSET:
             return self._stored()[entry]
@@ -195,9 +201,10 @@ class MapHandle(MutableMapping[Any, Any]):
         if value is None or entry is None:
             msg = f"state {self._name!r} cannot have None for a key or a value; use del"
             raise ValueError(msg)
-        self._change()[entry] = as_read(value, self._state)
+        self._change()[self._fit(entry)] = as_read(value, self._state)
 
     def __delitem__(self, entry: Any) -> None:
+        entry = self._fit(entry)
         if entry not in self:
             raise KeyError(entry)
         if entry in self._stored():
@@ -264,3 +271,40 @@ class MapHandle(MutableMapping[Any, Any]):
                 values=values,
                 ends=ends,
             )
+
+
+def fitting(name: str, field: pa.Field) -> Callable[[Any], Any]:
+    """Return what makes of a key of an entry the value that is read back later. It raises TypeError for others."""
+    kind, types = field.type, pa.types
+    if types.is_timestamp(kind):
+        zone = None if kind.tz is None else dt.UTC
+
+        def instant(entry: Any) -> Any:
+            if not isinstance(entry, dt.datetime):
+                raise TypeError(_unfit(name, field, entry))
+            if entry.tzinfo is None:
+                return entry.replace(tzinfo=zone)
+            if zone is None:
+                raise TypeError(_unfit(name, field, entry))
+            return entry
+
+        return instant
+    wanted: type = bool
+    if types.is_date(kind):
+        wanted = dt.date
+    elif types.is_string(kind):
+        wanted = str
+    elif types.is_integer(kind):
+        wanted = Integral
+    other = {dt.date: dt.datetime, Integral: bool}.get(wanted, ())
+
+    def plain(entry: Any) -> Any:
+        if not isinstance(entry, wanted) or isinstance(entry, other):
+            raise TypeError(_unfit(name, field, entry))
+        return entry
+
+    return plain
+
+
+def _unfit(name: str, field: pa.Field, entry: Any) -> str:
+    return f"state {name!r}: the key of an entry is {type_name(field.type)}, and {entry!r} is of another type"

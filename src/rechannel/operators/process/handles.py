@@ -77,7 +77,7 @@ class ValueHandle:
         some, column = held.of(name)
         values = values_in(column, state)
         owners = held.stored.owners[some]
-        if len(owners) == count:
+        if np.array_equal(owners, np.arange(count)):
             self._old = values
         else:
             self._old = [None] * count
@@ -114,7 +114,7 @@ class ValueHandle:
         new, name = self._new, self._name
         values = [new[key] for key in chosen]
         owners, ended = list(chosen), list[int]()
-        if UNSET in values or GONE in values:
+        if {id(UNSET), id(GONE)} & set(map(id, values)):
             ended = [key for key in chosen if new[key] is GONE and self._old[key] is not None]
             owners = [key for key in chosen if new[key] is not UNSET and new[key] is not GONE]
             values = [new[key] for key in owners]

@@ -135,7 +135,8 @@ class _Calls:
         )
         columns = LazyColumns(arrivals.values, tuple(logic.value_schema.names))
         starts, stops = arrivals.groups.starts.tolist(), arrivals.groups.ends.tolist()
-        pieces = self._pieces() if logic.on is not None and logic.by_event_time else None
+        pieces = self._pieces() if logic.on is not None else None
+        between = logic.by_event_time
         function, rows, until = logic.function, self.rows, arrivals.clock.watermark
         timed = bool(logic.timers) and logic.on_timer is not None
         for at, key, start, stop in zip(range(len(starts)), self.keys, starts, stops, strict=True):
@@ -148,10 +149,13 @@ class _Calls:
                             rows += made if type(made) is list else _rows_in(made)
                     else:
                         for begin, end, time in pieces[at]:
-                            self._fire(key, time, context)
+                            if between:
+                                self._fire_before(key, time, context)
                             made = function(key, Rows(columns, begin, end), context)
                             if made is not None:
                                 rows += _rows_in(made)
+                except _TimerFailed as failed:
+                    raise failed.error from failed.error.__cause__
                 except Exception as error:
                     self._failed(error)
             if timed:
@@ -177,6 +181,13 @@ class _Calls:
         for owner, begin, end, time in each:
             found[owner].append((begin, end, time))
         return found
+
+    def _fire_before(self, key: Any, time: int, context: Context) -> None:
+        """Let timers go off before rows of a time. Raises _TimerFailed, which no row is to blame for."""
+        try:
+            self._fire(key, time, context)
+        except UserFunctionError as error:
+            raise _TimerFailed(error) from error
 
     def _fire(self, key: Any, until: int, context: Context) -> None:
         """Let timers of a key go off that are not later than a time, one after the other. Raises UserFunctionError."""
@@ -287,6 +298,14 @@ def columns_from(rows: list[Any], fields: pa.Schema, name: str, what: Label) -> 
         rows = [as_tuple(row, fields, name) for row in rows]
     check_tuples(rows, fields, what)
     return columns_of(rows, fields, what)
+
+
+class _TimerFailed(Exception):  # noqa: N818 - it carries an error, and is none that leaves this file
+    """`on_timer` failed between two rows."""
+
+    def __init__(self, error: UserFunctionError) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 def _rows_in(made: Any) -> Any:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.sorting import take
-from rechannel.kernels.functions.dead_letters import Letters, MayDivide, row_texts
+from rechannel.kernels.functions.dead_letters import Letters, MayDivide, offsets_of, row_texts
 from rechannel.kernels.protocol.bases import ManyRows, as_they_came
 from rechannel.kernels.protocol.capabilities import (
     Emitted,
@@ -50,12 +50,17 @@ class Processing(ManyRows, Viewed, Expiring, OnTimer, Succeeded, MayDivide):
     @cached_property
     def layout(self) -> Layout:
         """Return how state is stored."""
-        return Layout(self.keys, self.states)
+        return Layout(self.keys, self.states, tuple(self.timers))
 
     @property
     def state_kind(self) -> str:
         """Return the kind: both flavours understand each other's state."""
         return "process"
+
+    @property
+    def state_shapes(self) -> Mapping[str, str]:
+        """Return what each state is, by name."""
+        return {name: state.shape for name, state in self.states.items()}
 
     @property
     def key_schema(self) -> pa.Schema:
@@ -95,15 +100,15 @@ class Processing(ManyRows, Viewed, Expiring, OnTimer, Succeeded, MayDivide):
 
     def timer_of(self, keys: Columns, state: Columns) -> IntArray | None:
         """Return when timers go off; for all other rows the end of time."""
-        return self.layout.timers_of(state) if self.timers else None
+        return self.layout.timers_of(keys, state) if self.timers else None
 
     def together(self, keys: Columns, state: Columns) -> Mask | None:
         """Return the timers: a key is handed over with all its rows."""
-        return self.layout.are_timers(state) if self.timers else None
+        return self.layout.are_timers(keys) if self.timers else None
 
     def live(self, keys: Columns, state: Columns, clock: Clock) -> Mask | None:
         """Return timers that have not gone off, and what has not outlived its time."""
-        return self.layout.live(state, clock.watermark, clock.stream_ms * 1_000)
+        return self.layout.live(keys, state, clock.watermark, clock.stream_ms * 1_000)
 
     def due_range(self, clock: Clock) -> tuple[int, int] | None:
         """Return which timers go off now."""
@@ -128,5 +133,9 @@ class Processing(ManyRows, Viewed, Expiring, OnTimer, Succeeded, MayDivide):
         owners = arrivals.groups.ids[rows]
         columns = self.keys, self.value_schema
         came = as_they_came(arrivals, rows, owners, columns, self.row_schema)
-        letters = Letters(errors=[failed[key] for key in owners.tolist()], rows=row_texts(came))
+        letters = Letters(
+            errors=[failed[key] for key in owners.tolist()],
+            rows=row_texts(came),
+            offsets=offsets_of(came),
+        )
         return Dead(letters=letters, hashes=arrivals.hashes[owners])

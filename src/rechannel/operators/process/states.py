@@ -38,6 +38,11 @@ class State:
         """What the meaning of stored rows depends on."""
         return f"{self.kind} of {columns_text(self.columns)}"
 
+    @property
+    def shape(self) -> str:
+        """What of that no stored column shows."""
+        return self.kind
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ValueState(State):
@@ -80,6 +85,11 @@ class MapState(State):
     def text(self) -> str:
         """What the meaning of stored rows depends on."""
         return f"map of {columns_text(self.key)} to {columns_text(self.columns)}"
+
+    @property
+    def shape(self) -> str:
+        """What of that no stored column shows."""
+        return f"map by {columns_text(self.key)}"
 
 
 def as_texts(keys: pa.Array) -> pa.Array:

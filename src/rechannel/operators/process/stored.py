@@ -6,6 +6,7 @@ element it is the timestep and the place at which it was appended, else a hash o
 appended, and an entry set, without a look at the others.
 
 Each state has a column, which is null in rows of other states, so a state can be added and dropped as a column is.
+Rows of a state that was dropped hold nothing any more and do not count, and neither do timers that are not declared.
 `_until` says when a timer goes off; of a row with a time to live, until when it counts; it is null where a row stays.
 """
 
@@ -68,6 +69,8 @@ class Layout:
     keys: pa.Schema
     """The user's keys."""
     states: Mapping[str, State]
+    timers: tuple[str, ...] = ()
+    """Names of timers."""
 
     @cached_property
     def key_schema(self) -> pa.Schema:
@@ -104,24 +107,23 @@ class Layout:
 
     # What rows wait for -------------------------------------------------------------------------------------------
 
-    def are_timers(self, state: Columns) -> Mask:
-        """Return which rows are timers: those with a time that hold no state."""
-        found = _valid(state[0])
-        for column in state[1:]:
-            found &= ~_valid(column)
+    def are_timers(self, keys: Columns) -> Mask:
+        """Return which rows are timers."""
+        names = pa.array([f":{name}" for name in self.timers], pa.string())
+        found: Mask = pc.is_in(keys[len(self.keys)], value_set=names).to_numpy(zero_copy_only=False)
         return found
 
-    def timers_of(self, state: Columns) -> IntArray:
+    def timers_of(self, keys: Columns, state: Columns) -> IntArray:
         """Return when timers go off; for all other rows the end of time."""
-        untils = untils_of(state)
-        return np.where(self.are_timers(state), untils, ENDED)
+        return np.where(self.are_timers(keys), untils_of(state), ENDED)
 
-    def live(self, state: Columns, watermark: int, now_us: int) -> Mask | None:
-        """Return which rows count: timers that have not gone off, and what has not outlived its time; None = all."""
-        if state[0].null_count == len(state[0]):
-            return None
+    def live(self, keys: Columns, state: Columns, watermark: int, now_us: int) -> Mask:
+        """Return which rows count: timers that have not gone off, and what has not outlived its time."""
         untils = untils_of(state)
-        alive: Mask = np.where(self.are_timers(state), untils > watermark, untils > now_us)
+        holds: Mask = np.zeros(len(untils), dtype=np.bool_)
+        for column in state[1:]:
+            holds |= _valid(column)
+        alive: Mask = np.where(self.are_timers(keys), untils > watermark, holds & (untils > now_us))
         return alive
 
     # Rows to write ------------------------------------------------------------------------------------------------
@@ -191,7 +193,7 @@ class Held:
     def timers(self) -> tuple[IntArray, list[str], list[int]]:
         """Return the positions of timers, by key, their names, and when they go off."""
         state = self.stored.state
-        some = np.flatnonzero(self.layout.are_timers(state))
+        some = np.flatnonzero(self.layout.are_timers(self.stored.keys))
         names = [text[1:] for text in take([self.entries], some)[0].to_pylist()]
         return some, names, untils_of(take(state, some)).tolist()
 

@@ -78,7 +78,7 @@ class RowsFrame:
             if whole.dtype == np.uint64 and (whole > np.uint64(np.iinfo(np.int64).max)).any():
                 raise OverflowError
             wide = whole.astype(np.int64, copy=False)
-            return integers.total(wide, self.groups) if len(self) else wide[:0]
+            return integers.total(wide, self.groups) if len(wide) else np.zeros(len(self), np.int64)
         except OverflowError as error:
             msg = f"the sum of column {column!r} does not fit 64 bits: cast it to a decimal or a double"
             raise OverflowError(msg) from error
@@ -93,11 +93,11 @@ class RowsFrame:
 
     def first(self, column: str, default: Any = None) -> AnyArray:
         """Value of each key's first row, of any type; the default where it is null."""
-        return _numpy(_column(self.rows, column).take(pa.array(self.starts)), default)
+        return self._rows_at(column, self.starts, default)
 
     def last(self, column: str, default: Any = None) -> AnyArray:
         """Value of each key's last row, of any type; the default where it is null."""
-        return _numpy(_column(self.rows, column).take(pa.array(self.groups.ends - 1)), default)
+        return self._rows_at(column, self.groups.ends - 1, default)
 
     def to_polars(self) -> pl.DataFrame:
         """All rows with their key columns and `_key`, the key number, by which to group.
@@ -107,12 +107,25 @@ class RowsFrame:
         """
         return as_polars(self.keys, self.rows, self.ids)
 
+    def _rows_at(self, column: str, places: IntArray, default: Any) -> AnyArray:
+        values = _column(self.rows, column)
+        if not len(values):
+            return self._without_rows(values.type, default)
+        return _numpy(values.take(pa.array(places)), default)
+
+    def _without_rows(self, kind: pa.DataType, default: Any) -> AnyArray:
+        return _numpy(pa.nulls(len(self), kind), default)
+
     def _reduce(self, how: np.ufunc, values: AnyArray) -> AnyArray:
+        if not len(values):  # keys without rows, whose timers went off
+            return np.zeros(len(self), dtype=values.dtype)
         return np.asarray(how.reduceat(values, self.starts)) if len(self) else values[:0]
 
     def _extreme(self, how: np.ufunc, column: str, default: Any, *, highest: bool) -> AnyArray:
         """The value that wins; a null counts as the highest or lowest there is, and so loses."""
         values = _number(self.rows, column)
+        if not len(values):
+            return self._without_rows(values.type, default)
         if values.null_count == 0:
             return self._reduce(how, values.to_numpy(zero_copy_only=False))
         best = self._reduce(how, _filled(values, _limit(values.type, highest=highest)))

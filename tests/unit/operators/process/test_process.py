@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -737,3 +738,138 @@ def test_another_text_takes_over_with_a_state_more():
         ("bob", "seen", 0),
         ("cid", "recent", 1),
     ]
+
+
+def test_what_is_stored_keeps_its_meaning_over_changes():
+    """Rows bear the names of their states, so a state is neither renamed, nor filled, nor made of another kind."""
+    bench = Bench(double, states={**COUNT, "recent": ALL["recent"]})
+    bench.step(("ann", 1, 0))
+    stream = rc.read().memory(script(COLUMNS), name="rows").key_by("user")
+
+    def refused(states, message, migrate=None):
+        other = stream.process(double, schema="what STRING, v BIGINT", states=states).node.spec
+        with pytest.raises(RefusedError, match=message):
+            bench.harness.process.reconfigure(
+                rc.changes.change_logic("process", other, migrate=migrate)
+            )
+
+    more = {**COUNT, "recent": ALL["recent"], "m": rc.states.value_state("m BIGINT")}
+    renamed = {"count": COUNT["n"], "recent": ALL["recent"]}
+    as_list = {"n": rc.states.list_state("n BIGINT"), "recent": ALL["recent"]}
+    migrate = rc.changes.migrate
+    refused(renamed, "'n' cannot be renamed to 'count'", migrate(rename={"n": "count"}))
+    refused(more, r"'m' of process begins empty: say migrate\(add", migrate(add={"m": {"m": 1}}))
+    refused(more, "using=.* cannot convert the states of process", migrate(using=lambda old: old))
+    refused(as_list, "'n' is stored as a value and would be a list")
+    assert bench.step(("ann", 1, 0)) == [("ann", "row", 1)]
+    assert bench.state("n") == {"ann": [{"n": 2}]}
+
+
+def test_a_map_with_keys_of_another_type_is_another_map():
+    def count(user, rows, context):
+        for v in rows["v"]:
+            context.map("seen")[str(v)] = 1
+
+    states = {"seen": rc.states.map_state("v STRING", "n BIGINT")}
+    bench = Bench(count, states=states)
+    bench.step(("ann", 1, 0))
+    stream = rc.read().memory(script(COLUMNS), name="rows").key_by("user")
+    other = {"seen": rc.states.map_state("v BIGINT", "n BIGINT")}
+    spec = stream.process(count, schema="what STRING, v BIGINT", states=other).node.spec
+    with pytest.raises(
+        RefusedError, match="'seen' is stored as a map by v string and would be a map by v bigint"
+    ):
+        bench.harness.process.reconfigure(rc.changes.change_logic("process", spec))
+
+
+def test_rows_of_a_state_that_was_dropped_are_neither_timers_nor_shown():
+    fired = []
+
+    def keep(user, rows, context):
+        context.value("n").set(1)
+        for v in rows["v"]:
+            context.map("seen")[v] = 1
+        context.set_timer("soon", context.processing_time + timedelta(hours=1))
+
+    def soon(user, timer, context):
+        fired.append(timer.name)
+
+    seen = rc.states.map_state("v BIGINT", "n BIGINT", ttl="1 second")
+    timed = {"timers": {"soon": "processing"}, "on_timer": soon}
+    bench = Bench(keep, states={**COUNT, "seen": seen}, **timed)
+    bench.step(("ann", 1, 0), ("ann", 2, 0))
+    stream = rc.read().memory(script(COLUMNS), name="rows").key_by("user")
+
+    def count(user, rows, context):
+        yield "n", context.value("n").get()
+
+    spec = stream.process(count, schema="what STRING, v BIGINT", states=COUNT, **timed).node.spec
+    migrate = rc.changes.migrate(drop=["seen"])
+    bench.harness.process.reconfigure(rc.changes.change_logic("process", spec, migrate=migrate))
+    bench.step()
+    assert bench.step(("ann", 1, 0), now=60_000) == [("ann", "n", 1)]
+    assert fired == []
+    shown = bench.harness.state("process").to_pylist()
+    assert sorted((row["_state"] or "timer") for row in shown) == ["n", "timer"]
+    bench.step(("ann", 1, 0), now=2 * 3_600_000)
+    assert fired == ["soon"]
+
+
+def test_without_event_timers_rows_come_in_the_order_of_event_time_too():
+    def sizes(user, rows, context):
+        yield "rows", len(rows)
+
+    bench = Bench(sizes, time_column="at")
+    shown = bench.step(("ann", 1, 20), ("ann", 2, 10), ("ann", 3, 20))
+    shown += bench.step(("ann", 9, 1_000))
+    assert [n for _, _, n in shown[:2]] == [1, 2]
+
+
+def test_keys_of_entries_are_read_back_as_they_were_written_or_refused():
+    def count(user, rows, context):
+        by_time, by_day = context.map("times"), context.map("days")
+        naive = datetime(2026, 1, 1)  # noqa: DTZ001 - it stands for UTC
+        by_time[naive] = by_time.get(naive, 0) + 1
+        by_time[naive.replace(tzinfo=UTC)] += 1
+        by_day[date(2026, 1, 1)] = by_day.get(date(2026, 1, 1), 0) + 1
+        with pytest.raises(
+            TypeError, match=r"'days': the key of an entry is date, and .* another type"
+        ):
+            by_day[naive] = 1
+        yield "times", by_time[naive]
+        yield "days", by_day[date(2026, 1, 1)]
+
+    states = {
+        "times": rc.states.map_state("t TIMESTAMP", "n BIGINT"),
+        "days": rc.states.map_state("d DATE", "n BIGINT"),
+    }
+    bench = Bench(count, states=states)
+    assert bench.step(("ann", 1, 0)) == [("ann", "days", 1), ("ann", "times", 2)]
+    assert bench.step(("ann", 1, 0)) == [("ann", "days", 2), ("ann", "times", 4)]
+
+
+def test_a_timer_that_fails_between_two_rows_fails_the_timestep():
+    def remember(user, rows, context):
+        for row in rows:
+            context.set_timer("soon", row.at + timedelta(milliseconds=5))
+
+    def fails(user, timer, context):
+        raise ValueError("not that one")
+
+    timed = {"timers": {"soon": "event"}, "on_timer": fails, "on_error": "dead_letter"}
+    letters = {"letters": lambda made: made.dead_letters}
+    bench = Bench(remember, time_column="at", more=letters, **timed)
+    with pytest.raises(
+        UserFunctionError, match="for timer 'soon' of key 'ann' raised ValueError: not that one"
+    ):
+        bench.step(("ann", 1, 0), ("ann", 2, 50))
+
+
+def test_a_value_may_be_an_array():
+    def keep(user, rows, context):
+        context.value("many").set(np.array([1, 2]))
+        yield "n", len(context.value("many").get())
+
+    bench = Bench(keep, states={"many": rc.states.value_state("many ARRAY<BIGINT>")})
+    assert bench.step(("ann", 1, 0), ("bob", 1, 0)) == [("ann", "n", 2), ("bob", "n", 2)]
+    assert bench.state("many") == {"ann": [{"many": [1, 2]}], "bob": [{"many": [1, 2]}]}
