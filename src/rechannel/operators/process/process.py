@@ -300,7 +300,7 @@ def columns_from(rows: list[Any], fields: pa.Schema, name: str, what: Label) -> 
     return columns_of(rows, fields, what)
 
 
-class _TimerFailed(Exception):  # noqa: N818 - it carries an error, and is none that leaves this file
+class _TimerFailed(Exception):  # noqa: N818 - it carries the error to its caller in this file
     """`on_timer` failed between two rows."""
 
     def __init__(self, error: UserFunctionError) -> None:
