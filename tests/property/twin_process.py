@@ -327,10 +327,11 @@ class Processed(Keyed):
 
     def calls(self, rows: list[Row]) -> list[tuple[int | None, list[Row]]]:
         """The rows of each call, and the time before which timers go off."""
-        if not (self.ordered and self.timing == "event"):
+        if not self.ordered:
             return [(None, rows)] if rows else []
-        at = self.inputs[0].place(TIME)
-        return [(ms, list(some)) for ms, some in groupby(rows, lambda row: ms_of(row[at]))]
+        at, timed = self.inputs[0].place(TIME), self.timing == "event"
+        times = [(ms, list(some)) for ms, some in groupby(rows, lambda row: ms_of(row[at]))]
+        return [(ms if timed else None, some) for ms, some in times]
 
     def fired(self, name: Any, until: int | None, context: Context) -> list[Any]:
         """What timers make that are not later than a time, ms."""
