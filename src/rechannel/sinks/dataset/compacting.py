@@ -104,8 +104,11 @@ class Compaction:
         return True
 
     def page(self) -> bool:
-        """Move finished files to a page, if there are enough for one."""
-        manifest = self.versions.known
+        """Move finished files to a page, if there are enough for one.
+
+        A page that no version takes stays for `sweep` of the next driver: an attempt that failed may have taken it.
+        """
+        manifest = self.versions.look()
         done = finished(manifest.files, self.policy, manifest.timestep)[:PAGE_FILES]
         if len(done) < PAGE_FILES:
             return False

@@ -8,6 +8,7 @@ import pytest
 
 from rechannel.errors import DamagedStateError, FencedError, MissingFileError, StorageError
 from rechannel.sinks.dataset import compacting, merging, parquet
+from rechannel.sinks.dataset.manifest import Page, paged
 from rechannel.sinks.dataset.wanted import Wanted
 from rechannel.state.stores.faulty import Crash, Fault, FaultKind, Outage
 from tests.datasets import KEEP_MS, Disk, Driver
@@ -261,3 +262,27 @@ def test_a_merge_takes_batches_whole(monkeypatch):
     monkeypatch.setattr(parquet._Open, "add", counted)
     assert driver.compaction.merge()
     assert added == [50] * merging.FAN_IN
+
+
+@pytest.mark.usefixtures("_small")
+def test_files_that_are_in_a_page_get_into_no_second_one():
+    """The store took the version with the page, and did not answer."""
+    disk = Disk(Wanted(rows=1, rate=0, keep_ms=KEEP_MS))
+    driver = disk.driver([None, None, None, None, Outage(written=True)])
+    driver.publish(0, (1, 1))
+    with pytest.raises(StorageError):
+        driver.compaction.page()
+    assert disk.read().manifest.pages
+    driver.compaction.page()
+    assert disk.rows() == [(1, 1)]
+
+
+def test_a_version_makes_no_page_of_files_that_it_does_not_name():
+    disk = Disk()
+    driver = disk.driver()
+    driver.publish(0, (1, 1))
+    manifest = disk.read().manifest
+    page = Page(key="p", files=1, rows=1, size=1)
+    after = paged(manifest, manifest.files, page, at_ms=0)
+    assert after is not None
+    assert paged(after, manifest.files, page, at_ms=0) is None
