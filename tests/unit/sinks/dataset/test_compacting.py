@@ -362,3 +362,13 @@ def test_a_version_by_a_fast_clock_is_removed_as_others_are():
         driver.compaction.tidy()
     assert disk.litter() == set()
     assert len(disk.versions()) < 12
+
+
+def test_files_larger_than_what_many_may_hold_together_are_merged_once(monkeypatch):
+    monkeypatch.setattr(parquet, "MOST_HELD", 1 << 11)
+    disk = Disk(Wanted(target=1 << 14, keep_ms=KEEP_MS))
+    driver = disk.driver()
+    for timestep in range(40):
+        driver.publish(timestep, *[(n, hash((timestep, n))) for n in range(100)])
+    assert driver.compact(50) < 50
+    assert len(disk.rows()) == 4_000
