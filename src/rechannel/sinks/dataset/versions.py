@@ -91,8 +91,8 @@ class Versions:
     def open(self, first: Callable[[Manifest | None], Manifest]) -> Manifest:
         """Take over: make the next version of the newest one. Returns that. Raises ConflictError, StorageError.
 
-        A driver that slept before it makes its version may get a number that is free again, since versions were removed.
-        What it made then is litter, and it looks again.
+        A driver that slept before it makes its version may get a number that is free again, since others were
+        removed. What it made then is litter, and it looks again.
 
         first: returns the next version, or raises if the dataset may not be taken over.
         """

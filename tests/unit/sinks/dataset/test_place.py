@@ -134,7 +134,7 @@ def test_with_keys_no_other_history_is_published_over():
     disk.driver(remove_later=True).publish(5, (1, 1))
     disk.driver(remove_later=True)
     for ledger in ({"committed": 4}, {"epoch": 0}):
-        with pytest.raises(RefusedError, match="has keys, and .*: choose another path"):
+        with pytest.raises(RefusedError, match=r"has keys, and .*: choose another path"):
             disk.driver(remove_later=True, **ledger)
     assert disk.rows() == [(1, 1)]
 
