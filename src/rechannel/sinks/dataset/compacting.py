@@ -18,6 +18,7 @@ from rechannel.sinks.dataset.keyed import merged_runs
 from rechannel.sinks.dataset.manifest import (
     PAGE_FILES,
     DataFile,
+    Manifest,
     merged,
     paged,
     trimmed,
@@ -62,9 +63,10 @@ class Names:
         return f"{self.epoch:08d}-{self.token}-{self.number():08d}"
 
 
-def epoch_of(key: str) -> int:
-    """Return the epoch of the driver that wrote a file."""
-    return int(key.rpartition("/")[2].partition("-")[0])
+def epoch_of(key: str, otherwise: int) -> int:
+    """Return the epoch of the driver that wrote a file. otherwise: for a file that no driver wrote."""
+    epoch = key.rpartition("/")[2].partition("-")[0]
+    return int(epoch) if epoch.isdecimal() else otherwise
 
 
 @dataclass(kw_only=True)
@@ -104,8 +106,11 @@ class Compaction:
         return True
 
     def page(self) -> bool:
-        """Move finished files to a page, if there are enough for one."""
-        manifest = self.versions.known
+        """Move finished files to a page, if there are enough for one.
+
+        A page that no version takes stays for `sweep` of the next driver: an attempt that failed may have taken it.
+        """
+        manifest = self.versions.look()
         done = finished(manifest.files, self.policy, manifest.timestep)[:PAGE_FILES]
         if len(done) < PAGE_FILES:
             return False
@@ -118,32 +123,26 @@ class Compaction:
 
         The manifest says first that these versions are gone, in the next version that is made: see `Manifest.oldest`.
         """
-        known = self.versions.known
-        before = self._now() - known.keep_ms
+        known = self._known()
         removed, oldest = 0, known.oldest
         for number in numbers(self.store):
-            if number > known.version or (number == known.version and not known.removed):
-                break
-            if number < known.oldest:
+            if number < min(known.oldest, known.version):
                 self.store.delete(version_key(number))
                 removed += 1
-                continue
-            version = read_version(self.store, number)
-            if version.at_ms > before:
-                break
+        for version in self._old(known):
             for key in version.removed:
                 self.store.delete(key)
                 removed += 1
-            oldest = number + 1
+            oldest = version.version + 1
         self.versions.commit(lambda now: trimmed(now, oldest, at_ms=self._now()))
         return removed
 
     def sweep(self) -> int:
         """Remove what drivers of earlier epochs wrote and never committed. Returns how many files."""
-        known = self.versions.known
+        known = self._known()
         mine = self.names.epoch
         there = [*self.store.list(FILES), *self.store.list(PAGES)]
-        old = {key for key in there if epoch_of(key) < mine}
+        old = {key for key in there if epoch_of(key, mine) < mine}
         if not old:
             return 0
         old -= {each.key for each in files_of(self.store, known)}
@@ -155,6 +154,31 @@ class Compaction:
         for key in sorted(old):
             self.store.delete(key)
         return len(old)
+
+    def _known(self) -> Manifest:
+        """Return the newest version, read again: a driver that slept may have been replaced. Raises FencedError."""
+        self.versions.doubt()
+        return self.versions.look()
+
+    def _old(self, known: Manifest) -> Iterator[Manifest]:
+        """Yield versions that are older than readers need, ascending; the newest one only if it says what was removed.
+
+        A version that has a time yet to come is by a driver with a fast clock: it is at least as old as the next one.
+        """
+        now, waiting = self._now(), list[Manifest]()
+        for number in numbers(self.store):
+            if number < known.oldest or number > known.version:
+                continue
+            newest = number == known.version
+            version = known if newest else read_version(self.store, number)
+            if not newest or known.removed:
+                waiting.append(version)
+            if version.at_ms > now:
+                continue
+            if version.at_ms > now - known.keep_ms:
+                return
+            yield from waiting
+            waiting.clear()
 
     def _merged(self, merge: Merge) -> tuple[DataFile, ...]:
         shape, files = self.shape(), merge.files

@@ -73,7 +73,7 @@ def merged_runs(
 
     streams = [_Stream(run, keys) for run in runs]
     while held := [each for each in streams if each.fill()]:
-        until = pl.concat([each.keys.tail(1) for each in held]).sort(keys).row(0)
+        until = pl.concat([each.keys.tail(1) for each in held]).sort(keys).head(1)
         taken = pa.Table.from_batches([each.take(until) for each in held])
         last = _last(taken, keys).sort(list(keys))
         counted = last.filter(~pl.col(GONE)) if drop else last
@@ -120,26 +120,25 @@ class _Stream:
             self.keys = pl.DataFrame(self._rows.select(self._names))
         return True
 
-    def take(self, until: Sequence[object]) -> pa.RecordBatch:
-        """Take the rows up to a key, this one included, of the batch that is held."""
+    def take(self, until: pl.DataFrame) -> pa.RecordBatch:
+        """Take the rows up to a key, this one included, of the batch that is held. until: one row."""
         held = self._rows
         if held is None:
             raise RuntimeError("nothing is held")
-        count = self.keys.select(
-            _up_to(list(zip(self._names, until, strict=True)), self.keys).sum()
-        )
-        at = count.item()
+        at = self.keys.select(_up_to(until).sum()).item()
         self._rows, self.keys = held.slice(at), self.keys.slice(at)
         return held.slice(0, at)
 
 
-def _up_to(key: Sequence[tuple[str, object]], rows: pl.DataFrame) -> pl.Expr:
-    """Return the expression that rows are at most a key, compared column by column."""
+def _up_to(key: pl.DataFrame) -> pl.Expr:
+    """Return the expression that rows are at most a key, compared column by column.
+
+    The key is a row of a frame: as Python's values, times would lose their nanoseconds.
+    """
     import polars as pl
 
-    def one(rest: pl.Expr, column: tuple[str, object]) -> pl.Expr:
-        name, value = column
-        limit = pl.lit(value, dtype=rows.schema[name])
-        return (pl.col(name) < limit) | ((pl.col(name) == limit) & rest)
+    def one(rest: pl.Expr, column: pl.Series) -> pl.Expr:
+        limit = pl.lit(column).first()
+        return (pl.col(column.name) < limit) | ((pl.col(column.name) == limit) & rest)
 
-    return reduce(one, reversed(key), pl.lit(True))
+    return reduce(one, reversed(key.get_columns()), pl.lit(True))

@@ -171,9 +171,13 @@ def merged(
     )
 
 
-def paged(before: Manifest, files: Sequence[DataFile], page: Page, *, at_ms: int) -> Manifest:
-    """Return the version in which some of its files are in a page."""
+def paged(
+    before: Manifest, files: Sequence[DataFile], page: Page, *, at_ms: int
+) -> Manifest | None:
+    """Return the version in which some of its files are in a page; None if it does not name all of them any more."""
     taken = {each.key for each in files}
+    if not taken <= {each.key for each in before.files}:
+        return None
     return replace(
         before,
         version=before.version + 1,

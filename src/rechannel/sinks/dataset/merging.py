@@ -6,7 +6,8 @@ and mostly less, since a merge takes `FAN_IN` files where it can.
 
 A file is finished when it has half of the target. In a partition into which nothing was written for `QUIET` timesteps,
 what is left is merged whatever its sizes, and is finished then. With keys no file is ever finished, as a later row may
-take the place of one in it: runs (files of one span of timesteps) are merged, without an upper bound.
+take the place of one in it: runs (files of one span of timesteps) are merged, of any size, and at most `MOST_RUNS` at
+once, as all of them are read at the same time.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from rechannel.sinks.dataset.manifest import DataFile
 
 FAN_IN = 8
 """Files that are worth a merge."""
+MOST_RUNS = 64
+"""Runs of one merge."""
 QUIET = 64
 """Timesteps after which a partition is quiet."""
 MOST_INLINE = 4096
@@ -104,8 +107,10 @@ def _among(runs: Sequence[Run], policy: Policy, timestep: int) -> tuple[int, int
         stop, total = _extended(sizes, rows, start, policy)
         count = stop - start
         full = total * 2 >= policy.target and not policy.keyed
+        # If a quiet partition has more runs than one merge takes, a large one waits for its equals here, too.
+        last = quiet and not (policy.keyed and stop < len(runs))
         if count > 1 and (
-            quiet or (2 * max(sizes[start:stop]) <= total and (count >= FAN_IN or full))
+            last or (2 * max(sizes[start:stop]) <= total and (count >= FAN_IN or full))
         ):
             return start, stop
     return None
@@ -114,9 +119,11 @@ def _among(runs: Sequence[Run], policy: Policy, timestep: int) -> tuple[int, int
 def _extended(
     sizes: Sequence[int], rows: Sequence[int], start: int, policy: Policy
 ) -> tuple[int, int]:
-    """Return where a merge from `start` ends, and its bytes: with the target, or with the last run."""
+    """Return where a merge from `start` ends, and its bytes: with the target, `MOST_RUNS`, or the last run."""
     total = count = 0
     for stop in range(start, len(sizes)):
+        if policy.keyed and stop - start == MOST_RUNS:
+            return stop, total
         if not policy.keyed and total and total + sizes[stop] > policy.target:
             return stop, total
         if (

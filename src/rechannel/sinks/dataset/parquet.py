@@ -1,7 +1,8 @@
 """Rows of a dataset to Parquet files of about a size, and back.
 
 A file is made in memory and written in one piece, so that no reader ever sees a part of one. What all open files of a
-timestep hold is bounded: if there are many partitions, the largest file is written before it has its size.
+timestep hold is bounded: if there are many partitions, the largest file is written before it has its size. A file that
+is open alone gets its size in any case, else a merge could end with files that are still too small, for ever.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from rechannel.state.store import Store
 GROUP_BYTES = 32 << 20
 """Arrow bytes of a row group: what is held of a file before it is compressed."""
 MOST_HELD = 256 << 20
-"""Bytes that all open files hold together."""
+"""Bytes that all open files hold together, if they are several."""
 MOST_OPEN = 1024
 """Open files. A partition whose file was written continues in another one."""
 BATCH_ROWS = 1 << 16
@@ -144,7 +145,7 @@ class Files:
                 self._store.delete(each.key)
 
     def _bound(self) -> None:
-        while (
+        while len(self._open) > 1 and (
             len(self._open) > MOST_OPEN
             or sum(file.size for file in self._open.values()) > MOST_HELD
         ):

@@ -35,7 +35,7 @@ from rechannel.sinks.marks import Holder, Mark
 from rechannel.sinks.writer import Rows
 from rechannel.state.store import Store
 from rechannel.state.stores.local import directory_of
-from rechannel.state.stores.locations import check_remote
+from rechannel.state.stores.locations import check_remote, sweep_temporaries
 
 _MOST_TIDY_SECONDS = 60.0
 
@@ -61,6 +61,8 @@ class DatasetPlace:
     compaction: Compaction | None = None
     """Once the dataset is open."""
     _background: Background | None = None
+    _over: int = 0
+    """Epoch of the driver from which the dataset was taken over."""
     _numbers: count[int] = field(default_factory=count)
 
     def __post_init__(self) -> None:
@@ -72,6 +74,8 @@ class DatasetPlace:
         if self.compaction is None:
             check_remote(self.store)
             manifest = self.versions.open(self._taken_over)
+            if self._over < manifest.epoch:
+                sweep_temporaries(self.store)
             self.compaction = self._begin(manifest.epoch)
         return _mark(self.versions.look())
 
@@ -123,6 +127,7 @@ class DatasetPlace:
         epoch = 0 if known is None else known.epoch
         if before is not None and (known is None or before.epoch > epoch):
             epoch = before.epoch + 1
+        self._over = epoch if before is None else before.epoch
         return opened(
             before,
             owner=self.holder.name,
@@ -161,7 +166,14 @@ class DatasetPlace:
         if known is None:
             return
         mark = _mark(before)
-        self.holder.compared(mark, known)
+        other = self.holder.compared(mark, known) is not None or before.epoch > known.epoch
+        if other and known.remove_later and before.keys:
+            msg = (
+                f"{where} has keys, and rows of timesteps that this state directory does not know: they would take"
+                " the place of rows that are published from now on, and start(remove_later_output=True) cannot remove"
+                " them: choose another path"
+            )
+            raise RefusedError(msg)
         if before.epoch > known.epoch and not known.remove_later:
             msg = (
                 f"{where} was opened by a driver that this state directory does not know, so the directory was"

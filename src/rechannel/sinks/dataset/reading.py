@@ -20,7 +20,7 @@ from rechannel.sinks.dataset.manifest import NOTHING_YET, DataFile, Manifest
 from rechannel.sinks.dataset.parquet import batches_of
 from rechannel.sinks.dataset.stores import address_of, linked, store_at
 from rechannel.sinks.dataset.versions import files_of, newest, read_version
-from rechannel.sinks.dataset.where import chosen
+from rechannel.sinks.dataset.where import chosen, texts_of
 from rechannel.state.store import Store
 
 if TYPE_CHECKING:
@@ -186,7 +186,8 @@ def read_output(
         version: of its manifest; None = the newest one. Versions are kept as long as files are.
         where: values of partition columns, by their names: only files with these rows. Other columns: filter the rows.
 
-    Raises NotReadyError if there is no such version, RefusedError for a column that is not a partition column.
+    Raises NotReadyError if there is no such version, RefusedError for a column that is not a partition column,
+    or a value that it cannot have.
     """
     at = os.fspath(path)
     return output_of(store_at(at), at, version=version, where=where)
@@ -212,7 +213,8 @@ def output_of(
         )
         raise NotReadyError(msg)
     _check(where, found)
-    files = tuple(each for each in files_of(store, found) if not where or chosen(each.part, where))
+    texts = texts_of(where or {}, decoded(found.columns))
+    files = tuple(each for each in files_of(store, found) if chosen(each.part, texts))
     return Output(path=path.rstrip("/"), manifest=found, named=files, store=store)
 
 

@@ -91,12 +91,15 @@ class Versions:
     def open(self, first: Callable[[Manifest | None], Manifest]) -> Manifest:
         """Take over: make the next version of the newest one. Returns that. Raises ConflictError, StorageError.
 
+        A driver that slept before it makes its version may get a number that is free again, since others were
+        removed. What it made then is litter, and it looks again.
+
         first: returns the next version, or raises if the dataset may not be taken over.
         """
         with self._lock:
             for _ in range(TRIES):
                 after = first(newest(self._store))
-                if self._create(after):
+                if self._create(after) and numbers(self._store)[-1:] == [after.version]:
                     self._known, self._doubtful, self._epoch = after, False, after.epoch
                     return after
         raise ConflictError(f"{self._where} is changed all the time by others")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from rechannel.errors import DamagedStateError, FencedError, MissingFileError, StorageError
 from rechannel.sinks.dataset import compacting, merging, parquet
+from rechannel.sinks.dataset.manifest import Manifest, Page, paged
+from rechannel.sinks.dataset.versions import Versions
 from rechannel.sinks.dataset.wanted import Wanted
 from rechannel.state.stores.faulty import Crash, Fault, FaultKind, Outage
 from tests.datasets import KEEP_MS, Disk, Driver
@@ -261,3 +264,111 @@ def test_a_merge_takes_batches_whole(monkeypatch):
     monkeypatch.setattr(parquet._Open, "add", counted)
     assert driver.compaction.merge()
     assert added == [50] * merging.FAN_IN
+
+
+@pytest.mark.usefixtures("_small")
+def test_files_that_are_in_a_page_get_into_no_second_one():
+    """The store took the version with the page, and did not answer."""
+    disk = Disk(Wanted(rows=1, rate=0, keep_ms=KEEP_MS))
+    driver = disk.driver([None, None, None, None, Outage(written=True)])
+    driver.publish(0, (1, 1))
+    with pytest.raises(StorageError):
+        driver.compaction.page()
+    assert disk.read().manifest.pages
+    driver.compaction.page()
+    assert disk.rows() == [(1, 1)]
+
+
+def test_a_version_makes_no_page_of_files_that_it_does_not_name():
+    disk = Disk()
+    driver = disk.driver()
+    driver.publish(0, (1, 1))
+    manifest = disk.read().manifest
+    page = Page(key="p", files=1, rows=1, size=1)
+    after = paged(manifest, manifest.files, page, at_ms=0)
+    assert after is not None
+    assert paged(after, manifest.files, page, at_ms=0) is None
+
+
+def test_a_driver_that_slept_for_long_removes_nothing():
+    """It makes a version whose number was free again, and takes it for the newest one."""
+    disk = Disk()
+    old = disk.driver()
+    for timestep in range(3):
+        old.publish(timestep, *rows_of(timestep))
+    new = disk.driver()
+    new.compact()
+    for timestep in range(4, 8):
+        new.publish(timestep, *rows_of(timestep))
+    disk.now_ms += 2 * KEEP_MS
+    new.compaction.tidy()
+    new.compaction.tidy()
+    before = disk.rows()
+    files = old.place.versions.known.files
+    made = old.place.versions.commit(lambda known: compacting.merged(known, files, (), at_ms=0))
+    assert made is not None
+    assert made.version < disk.read().version
+    for step in (old.compaction.tidy, old.compaction.sweep):
+        with pytest.raises(FencedError):
+            step()
+    assert disk.rows() == before
+
+
+def test_a_driver_that_slept_while_it_took_over_looks_again():
+    disk = Disk()
+    disk.driver().publish(0, *rows_of(0))
+    seen: list[Manifest | None] = []
+
+    def first(before: Manifest | None) -> Manifest:
+        seen.append(before)
+        if len(seen) == 1:
+            awake = disk.driver()
+            for timestep in range(1, 5):
+                awake.publish(timestep, *rows_of(timestep))
+            disk.now_ms += 2 * KEEP_MS
+            awake.compaction.tidy()
+            awake.compaction.tidy()
+        assert before is not None
+        return replace(before, version=before.version + 1, epoch=9, removed=())
+
+    slow = Versions(disk.store, "dataset disk")
+    made = slow.open(first)
+    assert len(seen) == 2
+    assert made == disk.read().manifest
+    assert disk.rows() == expected("plain", 4)
+
+
+def test_a_file_of_another_name_is_left_alone():
+    disk = Disk()
+    disk.driver([None, Fault(kind=FaultKind.AFTER)])
+    disk.store.put("_files/notes.txt", [b"mine"])
+    disk.store.put("_files/00000000-t0-00000000.pq", [b"of a driver that died"])
+    assert disk.driver().compaction.sweep() == 1
+    assert disk.litter() == {"_files/notes.txt"}
+
+
+def test_a_version_by_a_fast_clock_is_removed_as_others_are():
+    disk = Disk()
+    driver = disk.driver()
+    for timestep in range(4):
+        driver.publish(timestep, *rows_of(timestep))
+        if timestep == 2:
+            disk.now_ms += 1e9
+            assert driver.compaction.merge()
+            disk.now_ms -= 1e9
+    for timestep in range(4, 12):
+        disk.now_ms += KEEP_MS / 3
+        driver.publish(timestep, *rows_of(timestep))
+        driver.compaction.tidy()
+    assert disk.litter() == set()
+    assert len(disk.versions()) < 12
+
+
+def test_files_larger_than_what_many_may_hold_together_are_merged_once(monkeypatch):
+    monkeypatch.setattr(parquet, "MOST_HELD", 1 << 11)
+    disk = Disk(Wanted(target=1 << 14, keep_ms=KEEP_MS))
+    driver = disk.driver()
+    for timestep in range(40):
+        driver.publish(timestep, *[(n, hash((timestep, n))) for n in range(100)])
+    assert driver.compact(50) < 50
+    assert len(disk.rows()) == 4_000

@@ -85,6 +85,8 @@ def test_merged_runs_are_what_a_dict_says(steps, size, drop):
         [Decimal("1.10"), Decimal("-2.00"), Decimal("3.33")],
         [dt.date(2026, 1, 2), dt.date(1960, 1, 1), dt.date(2026, 1, 1)],
         [dt.datetime(2026, 1, 2, tzinfo=dt.UTC), dt.datetime(1960, 1, 1, tzinfo=dt.UTC)],
+        pa.array([1_001, 2, -1], pa.timestamp("ns")),
+        pa.array([1_001, 2, 1], pa.duration("ns")),
         [b"\xff", b"", b"a"],
         ["ä", "a", "z", ""],
         [True, False],

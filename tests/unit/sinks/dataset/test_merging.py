@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rechannel.sinks.dataset import merging
 from rechannel.sinks.dataset.manifest import DataFile
-from rechannel.sinks.dataset.merging import FAN_IN, QUIET, Policy, due, finished
+from rechannel.sinks.dataset.merging import FAN_IN, MOST_RUNS, QUIET, Policy, due, finished
 
 KEYED = Policy(target=1000, keyed=True)
 PLAIN = Policy(target=1000)
@@ -89,6 +89,20 @@ def test_with_keys_nothing_is_finished_and_runs_are_merged_whole():
     assert merge is not None
     assert merge.whole
     assert set(merge.files) == {*run, *large}
+
+
+@pytest.mark.parametrize("timestep", [5_000, 5_000 + QUIET])
+def test_with_keys_a_merge_opens_a_bounded_number_of_runs(timestep):
+    """Also the first one after a long time without any; and few of them take the large run again."""
+    files = [file(n, 10) for n in range(5_000)]
+    taken = 0
+    while (merge := due(files, KEYED, timestep)) is not None:
+        assert len(merge.files) <= MOST_RUNS
+        taken += merge.size
+        new = file(merge.files[0].first, merge.size, last=merge.files[-1].last)
+        files = sorted([*(set(files) - set(merge.files)), new], key=lambda f: f.first)
+    assert len(files) < (2 if timestep > 5_000 else MOST_RUNS)
+    assert taken < 10 * 10 * 5_000
 
 
 def test_a_version_names_a_bounded_number_of_files(monkeypatch):

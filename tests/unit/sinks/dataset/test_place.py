@@ -128,6 +128,28 @@ def test_an_older_copy_of_the_state_directory_is_refused():
         again.publish(5, (3, 3), digest="f")
 
 
+def test_with_keys_no_other_history_is_published_over():
+    """Its rows would count for later ones, as their timesteps are later."""
+    disk = Disk(Wanted(keys=("k",)), committed=5)
+    disk.driver(remove_later=True).publish(5, (1, 1))
+    disk.driver(remove_later=True)
+    for ledger in ({"committed": 4}, {"epoch": 0}):
+        with pytest.raises(RefusedError, match=r"has keys, and .*: choose another path"):
+            disk.driver(remove_later=True, **ledger)
+    assert disk.rows() == [(1, 1)]
+
+
+def test_what_a_crash_left_of_a_file_is_removed_by_the_next_driver(tmp_path):
+    writer = opened(tmp_path)
+    publish(writer, 0, (1, 1))
+    writer.close()
+    torn = tmp_path / "_files" / ".tmp-1-1"
+    torn.write_bytes(b"half")
+    opened(tmp_path).close()
+    assert not torn.exists()
+    assert rc.read_output(tmp_path).table().num_rows == 1
+
+
 def test_partition_columns_that_are_no_keys_and_changes_without_keys_are_refused():
     with pytest.raises(DataflowError, match="partition column 'day' is no key"):
         DatasetOutlet(path="x", wanted=Wanted(keys=("k",), partitions=("day",)))
