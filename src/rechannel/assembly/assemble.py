@@ -241,7 +241,7 @@ class _Assembly:
         return self.settings.unheeded(held, fresh)
 
     def _reset_offset(self, state: JournalState, opener: Opener) -> Offset | None:
-        """Where a source goes that is to be reset; None without one. Raises RefusedError."""
+        """Where a source goes that is to be reset; None without one, or if it is there already. Raises RefusedError."""
         asked = self.start.reset
         if asked is None:
             return None
@@ -250,8 +250,8 @@ class _Assembly:
             offset = reader.initial()
         finally:
             reader.close()
-        reset_to(asked, offset, state, int(self.seams.clock()))  # refuses here, or nowhere
-        return offset
+        entry = reset_to(asked, offset, state, int(self.seams.clock()))  # refuses here, or nowhere
+        return None if entry is None else offset
 
     def _reset(self, offset: Offset | None) -> None:
         """Journal where a source goes on from."""
