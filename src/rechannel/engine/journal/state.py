@@ -224,7 +224,7 @@ class JournalState(Struct, frozen=True, kw_only=True):
 
 def needed(state: JournalState) -> set[str]:
     """Return the segments and sink buffer files that a kept version, a savepoint or unpublished output needs."""
-    kept = set[str]().union(*(version.files() for version in _versions(state)))
+    kept = set[str]().union(*(version.files() for version in versions_of(state)))
     staged = (what for sinks in state.unpublished.values() for what in sinks.values())
     sink_buffers = (what.get("outbox") or {} for what in staged if isinstance(what, Mapping))
     return kept.union(key for nodes in sink_buffers for keys in nodes.values() for key in keys)
@@ -251,7 +251,7 @@ def unreferenced(state: JournalState, keys: Iterable[str]) -> list[str]:
     """
     if state.last_committed is None:
         return []
-    named = set[str]().union(*(version.files() for version in _versions(state)))
+    named = set[str]().union(*(version.files() for version in versions_of(state)))
     return [
         key
         for key in keys
@@ -261,8 +261,8 @@ def unreferenced(state: JournalState, keys: Iterable[str]) -> list[str]:
     ]
 
 
-def _versions(state: JournalState) -> Iterator[Version]:
-    """Yield all versions that are kept."""
+def versions_of(state: JournalState) -> Iterator[Version]:
+    """Yield all versions that are kept, also by savepoints."""
     yield from state.versions.values()
     yield from (savepoint.version for savepoint in state.savepoints.values())
 

@@ -123,7 +123,7 @@ def test_a_savepoint_is_of_the_latest_commit_only():
 
 def forked(world: World) -> JournalState:
     """The state with which a fork of the first savepoint begins, read from its entries."""
-    beginning = beginning_of(world.state.savepoints["first"], "first", "/state/origin")
+    beginning = beginning_of(world.state.savepoints["first"], "first", "/state/origin", world.state.notes)
     opened = Opened(host="", pid=0, time_ms=5, fingerprint="", version="", id="f", begins=beginning)
     state = JournalState()
     for number, body in enumerate((opened, Closed(time_ms=5)), 1):
@@ -165,7 +165,7 @@ def test_a_fork_may_not_write_where_its_origin_does(tmp_path: Path):
     notes = {
         "fork": {
             "origin": "/state/origin",
-            "sinks": {"out": None, "files": rc_home(tmp_path / "out")},
+            "sinks": [["out", None], ["files", rc_home(tmp_path / "out")]],
         }
     }
     with pytest.raises(RefusedError, match="may write to where the job writes"):
@@ -177,6 +177,17 @@ def test_a_fork_may_not_write_where_its_origin_does(tmp_path: Path):
     other = [flow.parquet(tmp_path / "elsewhere", name="files"), flow.memory("m", name="mine")]
     check_outputs(dataflow_of(*other), notes)
     check_outputs(same, {})
+
+
+def test_a_fork_keeps_off_the_sinks_of_the_savepoint_and_of_now():
+    world = World(before, in_flight=False)
+    named(world)
+    then = world.state.savepoints["first"]
+    members = world.state.notes["incarnations"]
+    moved = {**members, "sinks": {"out": {"place": "b", "id": "sink-9", "since": 2}}}
+    now = {"fork": {"origin": "/state/older", "sinks": [["out", "c"]]}, "incarnations": moved}
+    fork = beginning_of(then, "first", "/state/origin", now).notes["fork"]
+    assert fork["sinks"] == [["out", None], ["out", "c"], ["out", "b"]]
 
 
 def rc_home(path: Path) -> str | None:
