@@ -6,8 +6,10 @@ import pytest
 
 import rechannel as rc
 from rechannel.engine.journal.snapshot import from_bytes, to_bytes
+from rechannel.engine.journal.state import WITHDRAWN
 from rechannel.errors import DataflowError, TooManyBadRowsError
 from rechannel.model.bad_rows import Counted, Past
+from rechannel.settings import Settings
 from rechannel.telemetry.facts import BadRows
 from rechannel.testing import Harness, script
 
@@ -62,6 +64,21 @@ def test_a_higher_bound_or_another_function_lets_it_go_on():
     raised.start().run()
     assert raised.journal_state().last_committed == 1
     assert len(raised.outputs("dead")[1]) == 1
+
+
+def test_a_bound_holds_however_often_the_job_is_started_again():
+    source = script("v STRING")
+    settings = Settings(replan_after=1)
+    harness = Harness(flows(source, rc.at_most(percent=40)), settings=settings)
+    push(source, "x", "1")
+    for drivers in range(1, 5):
+        with pytest.raises(TooManyBadRowsError):
+            harness.start().run()
+        state = harness.journal_state()
+        assert state.notes["bounded"]["drivers"] == drivers
+        assert (state.attempts, WITHDRAWN in state.notes) == (drivers, False)
+        push(source, "2", "3")
+    assert not harness.outputs("out")
 
 
 def test_a_live_change_of_the_function_keeps_the_bound():
