@@ -1,4 +1,4 @@
-"""Whether other users of the machine can change what a program would run: its file, and all that it can import there."""
+"""Whether other users of the machine can change what a program would run: its file, and what it can import."""
 
 from __future__ import annotations
 

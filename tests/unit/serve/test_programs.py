@@ -110,7 +110,7 @@ def test_a_link_to_a_module_that_every_user_may_replace_is_refused(place):
 
 def test_a_directory_with_too_many_files_is_refused(place, monkeypatch):
     monkeypatch.setattr(closed, "MOST_ENTRIES", 3)
-    with pytest.raises(RefusedError, match="more than 3 files lie in .* a directory of their own"):
+    with pytest.raises(RefusedError, match=r"more than 3 files lie in .* a directory of their own"):
         check_neighbours(place)
 
 
