@@ -57,9 +57,7 @@ def fork(origin: LocalStore, target: Path, hand: Hand, name: str | None) -> Fork
         return _made(origin, target, hand, state, "")
 
 
-def _made(
-    origin: LocalStore, target: Path, hand: Hand, state: JournalState, name: str
-) -> Forked:
+def _made(origin: LocalStore, target: Path, hand: Hand, state: JournalState, name: str) -> Forked:
     savepoint = state.savepoints[name] if name else savepoint_of(state, hand.clock(), "a fork")
     beginning = beginning_of(savepoint, name, str(origin.root), state.notes)
     identity = read_identity(origin)
