@@ -107,6 +107,19 @@ def test_counts_are_in_the_journal_and_its_snapshots_as_long_as_they_are_needed(
     assert from_bytes(to_bytes(state), name="snapshot").bad_rows == kept
 
 
+def test_a_new_operator_does_not_go_on_with_the_counts_of_one_that_was_removed():
+    source = script("v STRING")
+    bound = rc.at_most(rows=1, timesteps=5)
+    harness = Harness(flows(source, bound))
+    push(source, "1", "x")
+    harness.start().run()
+    assert set(harness.journal_state().bad_rows) == {"parse"}
+    plain = rc.read().memory(source, name="in").write.memory("plain", name="plain")
+    without = Harness(plain, store=harness.store)
+    without.start(upgrade=True).run()
+    assert harness.journal_state().bad_rows == {}
+
+
 def test_without_a_bound_nothing_is_kept():
     source = script("v STRING")
     harness = Harness(flows(source, "dead_letter"))
