@@ -120,6 +120,27 @@ def test_a_new_operator_does_not_go_on_with_the_counts_of_one_that_was_removed()
     assert harness.journal_state().bad_rows == {}
 
 
+def test_a_removed_operator_takes_its_counts_with_it_while_the_job_runs():
+    source = script("v STRING")
+    plain = rc.read().memory(source, name="in").write.memory("plain", name="plain")
+    bound = flows(source, rc.at_most(rows=1, timesteps=9))
+    harness = Harness(bound)
+    process = harness.start()
+    push(source, "1", "x")
+    process.run()
+    for dataflow in ([plain], bound):
+        process.reconfigure(rc.changes.change_dataflow(*dataflow))
+        process.run()
+        push(source, "2")
+        process.run()
+        assert [past.counted.bad for past in harness.journal_state().bad_rows.get("parse", ())] == (
+            [] if dataflow == [plain] else [0]
+        )
+    push(source, "3", "y")  # the only one since it was added
+    process.run()
+    assert harness.journal_state().last_committed == 4
+
+
 def test_without_a_bound_nothing_is_kept():
     source = script("v STRING")
     harness = Harness(flows(source, "dead_letter"))
