@@ -10,7 +10,7 @@ commit (`early`). It is called again with the same number and another digest. If
 user can withdraw.
 
 A driver that a bound on bad rows has ended has run the timestep well: it is not counted among those that failed, since
-the timestep is to end each of them until somebody corrects the data or the program.
+the timestep is to end each of them until the data or the program is corrected.
 
 Changes of the job that were to begin with a withdrawn timestep stay decided: they begin with the first timestep that is
 planned anew. State does not have to move back, since the task that owns a bin finds it.
