@@ -177,7 +177,11 @@ class PaperLoop:
         self.change = {}
         configuration = command.decision.configuration
         switched = events.Switched(
-            configuration=configuration, plan=self.state.plan, manifests={}, times={}
+            configuration=configuration,
+            plan=self.state.plan,
+            manifests={},
+            times={},
+            bad_rows=self.state.bad_rows,
         )
         return f"journal and begin program {configuration.dataflow}", switched
 

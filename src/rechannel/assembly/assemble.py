@@ -21,7 +21,7 @@ from rechannel.assembly.upgrading import rehearse_upgrade
 from rechannel.dataflow.graph.nodes import Dataflow
 from rechannel.engine.control.host import ControlHost
 from rechannel.engine.failures.stopping import Stopping
-from rechannel.engine.journal.entries import Note
+from rechannel.engine.journal.entries import Note, SourceReset
 from rechannel.engine.journal.log import Journal
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.journal.this_driver import ledger_of
@@ -172,7 +172,7 @@ class _Assembly:
             hub = seams.hub(configuration, (self.journal.state.last_committed or 0) + 1)
             undo.callback(hub.close)
             identity.claim(seams.store, changed=changed)
-            self._withdraw(begins=program.begins, reset=offset is not None)
+            self._withdraw(begins=program.begins, offset=offset)
             self._begin(current, configuration, opener, tables)
             self._reset(offset)
             opened = _Opened(
@@ -221,11 +221,16 @@ class _Assembly:
             self.journal.append(Note(kind=OWNER, body=self.seams.ids()))
         return after.number > read + 1
 
-    def _withdraw(self, *, begins: bool, reset: bool) -> None:
+    def _withdraw(self, *, begins: bool, offset: Offset | None) -> None:
+        """Withdraw open timesteps that cannot or should not run. offset: where a source goes that is to be reset."""
         state, after = self.journal.state, self.settings.replan_after
-        source = self.start.reset.source if reset and self.start.reset else ""
+        entry = self._reset_entry(offset)
         withdrawn = withdrawal(
-            state, replan=self.start.replan, after=after, begins=begins, reset=source
+            state,
+            replan=self.start.replan,
+            after=after,
+            begins=begins,
+            reset=entry.source if entry else "",
         )
         if withdrawn is not None:
             _LOG.warning("job %r: %s", self.name, described(state, withdrawn))
@@ -255,11 +260,16 @@ class _Assembly:
 
     def _reset(self, offset: Offset | None) -> None:
         """Journal where a source goes on from."""
-        asked, state = self.start.reset, self.journal.state
-        if asked is not None and offset is not None:
-            entry = reset_to(asked, offset, state, int(self.seams.clock()))
-            if entry is not None:
-                self.journal.append(entry)
+        entry = self._reset_entry(offset)
+        if entry is not None:
+            self.journal.append(entry)
+
+    def _reset_entry(self, offset: Offset | None) -> SourceReset | None:
+        """The entry of the reset; None without one, or if the source is there already."""
+        asked = self.start.reset
+        if asked is None or offset is None:
+            return None
+        return reset_to(asked, offset, self.journal.state, int(self.seams.clock()))
 
     def _first(self, program: Program, opener: Opener) -> Configuration:
         first = first_configuration(

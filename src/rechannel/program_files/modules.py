@@ -44,7 +44,7 @@ class LoadedModules:
             there = _source(directory, name)
             if there is not None and _digest(there) != self._as_loaded(file):
                 msg = (
-                    f"module {name!r} runs as it was loaded from {file}, and {there} is another by now: Python does"
+                    f"module {name!r} is loaded from {file}, and {there} is another by now: Python does"
                     f" not load a module twice. Put what changes into the program's file, give the module another name,"
                     " or stop the job and `rechannel upgrade FILE --yes`"
                 )

@@ -3,18 +3,19 @@
 A request names a file and never carries one, so a client with the token runs nothing that the owner has not put there.
 What this does not hold back, and what does:
 
-    another user writes into the directory      the files and directories must not be writable by all; who else may
-                                                write there deploys, and is the owner's choice
+    another user writes into the directory      the file, the modules that it can import there, and all directories
+                                                must not be writable by all; who else may write there deploys, and is
+                                                the owner's choice
     a link, or `..`, leads out of it            the real file has to be in the real directory
     another file than the one that was planned  a plan tells the digest of what it ran; a deploy that names it is
-                                                refused for other bytes, and runs the bytes that it has compared
+                                                refused for other bytes, and runs the bytes that it has compared; the
+                                                digest is of this one file, not of the modules that it imports
     an old or other script in the directory     it runs when it is named: allow a directory that holds programs only,
                                                 or the one file
 """
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from rechannel.errors import RefusedError
 from rechannel.program_files.beside import Beside, loaded_beside
 from rechannel.program_files.loading import find_job
 from rechannel.program_files.modules import LoadedModules
+from rechannel.serve.closed import check_closed, check_neighbours
 from rechannel.serve.failures import ForbiddenError
 
 MOST_BYTES = 4 << 20
@@ -45,7 +47,7 @@ class Programs:
             if not Path(place).exists():
                 msg = f"programs={list(self.places)!r}: there is no file or directory {place}"
                 raise RefusedError(msg)
-            _check_closed(Path(place).resolve())
+            check_closed(Path(place).resolve())
 
     def found(self, asked: str) -> Path:
         """Return the real path of a file that a request names, absolute or below one of the places.
@@ -63,7 +65,7 @@ class Programs:
                 continue
             if inside:
                 for each in [file, *(up for up in file.parents if up.is_relative_to(base))]:
-                    _check_closed(each)
+                    check_closed(each)
                 return file
         there = ", ".join(map(str, self.places)) or "nowhere"
         msg = (
@@ -121,6 +123,7 @@ class Deploys:
         if self._known is None:
             msg = "no program may be deployed"
             raise ForbiddenError(msg)
+        check_neighbours(file.parent)
         with loaded_beside(file, data, self._known) as beside:
             job: Any = find_job(beside.module, name, self._kind)
             yield Text(job=job, file=file, sha256=found, beside=beside)
@@ -139,9 +142,3 @@ def _read(file: Path) -> bytes:
         msg = f"{file} has more than {MOST_BYTES >> 20} MB: that is no program"
         raise RefusedError(msg)
     return data
-
-
-def _check_closed(path: Path) -> None:
-    if path.stat().st_mode & stat.S_IWOTH:
-        msg = f"{path} may be written by every user of this machine, who could run code in the job: chmod o-w it"
-        raise RefusedError(msg)

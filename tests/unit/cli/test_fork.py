@@ -12,6 +12,7 @@ import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
+from rechannel.engine.repair import forking
 from rechannel.errors import RefusedError
 
 
@@ -105,6 +106,23 @@ def test_segments_are_linked(rechannel, place):
     rechannel("fork", place / "state", place / "fork")
     [segment] = (place / "fork" / "segments").rglob("*.arrow")
     assert segment.samefile(place / "state" / segment.relative_to(place / "fork"))
+
+
+def test_all_folders_of_a_fork_are_durable_before_it_begins(rechannel, place, monkeypatch):
+    settled: list[Path] = []
+    real = forking._begin
+
+    def begin(made: Any, *rest: Any) -> None:
+        folders = {one.parent for one in made.root.rglob("*") if one.is_file()}
+        for folder in folders:
+            up = folder.relative_to(made.root)
+            assert {made.root / one for one in (up, *up.parents)} <= set(settled)
+        assert any(len(one.relative_to(made.root).parts) > 1 for one in folders)
+        real(made, *rest)
+
+    monkeypatch.setattr(forking, "_settle", settled.append)
+    monkeypatch.setattr(forking, "_begin", begin)
+    assert rechannel("fork", place / "state", place / "fork").code == 0
 
 
 def test_forks_that_cannot_be(rechannel, place):

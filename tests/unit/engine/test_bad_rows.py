@@ -6,8 +6,10 @@ import pytest
 
 import rechannel as rc
 from rechannel.engine.journal.snapshot import from_bytes, to_bytes
+from rechannel.engine.journal.state import WITHDRAWN
 from rechannel.errors import DataflowError, TooManyBadRowsError
 from rechannel.model.bad_rows import Counted, Past
+from rechannel.settings import Settings
 from rechannel.telemetry.facts import BadRows
 from rechannel.testing import Harness, script
 
@@ -64,6 +66,21 @@ def test_a_higher_bound_or_another_function_lets_it_go_on():
     assert len(raised.outputs("dead")[1]) == 1
 
 
+def test_a_bound_holds_however_often_the_job_is_started_again():
+    source = script("v STRING")
+    settings = Settings(replan_after=1)
+    harness = Harness(flows(source, rc.at_most(percent=40)), settings=settings)
+    push(source, "x", "1")
+    for drivers in range(1, 5):
+        with pytest.raises(TooManyBadRowsError):
+            harness.start().run()
+        state = harness.journal_state()
+        assert state.notes["bounded"]["drivers"] == drivers
+        assert (state.attempts, WITHDRAWN in state.notes) == (drivers, False)
+        push(source, "2", "3")
+    assert not harness.outputs("out")
+
+
 def test_a_live_change_of_the_function_keeps_the_bound():
     source = script("v STRING")
     harness = Harness(flows(source, rc.at_most(rows=1, timesteps=2)))
@@ -88,6 +105,40 @@ def test_counts_are_in_the_journal_and_its_snapshots_as_long_as_they_are_needed(
     state = harness.journal_state()
     assert state.bad_rows == kept
     assert from_bytes(to_bytes(state), name="snapshot").bad_rows == kept
+
+
+def test_a_new_operator_does_not_go_on_with_the_counts_of_one_that_was_removed():
+    source = script("v STRING")
+    bound = rc.at_most(rows=1, timesteps=5)
+    harness = Harness(flows(source, bound))
+    push(source, "1", "x")
+    harness.start().run()
+    assert set(harness.journal_state().bad_rows) == {"parse"}
+    plain = rc.read().memory(source, name="in").write.memory("plain", name="plain")
+    without = Harness(plain, store=harness.store)
+    without.start(upgrade=True).run()
+    assert harness.journal_state().bad_rows == {}
+
+
+def test_a_removed_operator_takes_its_counts_with_it_while_the_job_runs():
+    source = script("v STRING")
+    plain = rc.read().memory(source, name="in").write.memory("plain", name="plain")
+    bound = flows(source, rc.at_most(rows=1, timesteps=9))
+    harness = Harness(bound)
+    process = harness.start()
+    push(source, "1", "x")
+    process.run()
+    for dataflow in ([plain], bound):
+        process.reconfigure(rc.changes.change_dataflow(*dataflow))
+        process.run()
+        push(source, "2")
+        process.run()
+        assert [past.counted.bad for past in harness.journal_state().bad_rows.get("parse", ())] == (
+            [] if dataflow == [plain] else [0]
+        )
+    push(source, "3", "y")  # the only one since it was added
+    process.run()
+    assert harness.journal_state().last_committed == 4
 
 
 def test_without_a_bound_nothing_is_kept():

@@ -71,7 +71,7 @@ def test_a_neighbour_that_is_loaded_must_be_the_one_that_lies_there(place):
     known = LoadedModules(time.time())
     (place / "rules_beside.py").write_text("LIMIT = 2\n")
     with (
-        pytest.raises(RefusedError, match="module 'rules_beside' runs as it was loaded"),
+        pytest.raises(RefusedError, match="module 'rules_beside' is loaded from"),
         loaded_beside(file, file.read_bytes(), known),
     ):
         pass

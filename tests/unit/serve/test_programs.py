@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from rechannel.errors import RefusedError
+from rechannel.serve import closed
+from rechannel.serve.closed import check_neighbours
 from rechannel.serve.failures import ForbiddenError
 from rechannel.serve.programs import Deploys, Programs, programs_of
 
@@ -69,6 +71,47 @@ def test_what_every_user_may_write_is_refused(place):
     place.chmod(0o777)
     with pytest.raises(RefusedError, match="chmod o-w it"):
         Programs(places=(str(place),))
+
+
+@pytest.mark.parametrize("open_to_all", ["helper.py", "inner", "inner/deep.py", "__pycache__"])
+def test_a_text_beside_modules_that_every_user_may_write_is_not_run(
+    place, open_to_all, monkeypatch
+):
+    monkeypatch.delitem(sys.modules, "rechannel_text_ran", raising=False)
+    (place / "__pycache__").mkdir()
+    (place / "helper.py").write_text("made = 7\n")
+    mode = (place / open_to_all).stat().st_mode
+    (place / open_to_all).chmod(mode | 0o002)
+    deploys = Deploys(Programs(places=(str(place),)), int, time.time())
+    with (
+        pytest.raises(RefusedError, match=f"{open_to_all} may be written by every user"),
+        deploys.loaded("text.py", "made", None),
+    ):
+        pass
+    assert "rechannel_text_ran" not in sys.modules
+    (place / open_to_all).chmod(mode)
+    (place / "data.txt").chmod(0o666)  # no module
+    (place / "loop").symlink_to(place)
+    with deploys.loaded("text.py", "made", None) as text:
+        assert text.job == 7
+    sys.modules.pop("rechannel_text_ran", None)
+
+
+def test_a_link_to_a_module_that_every_user_may_replace_is_refused(place):
+    elsewhere = place.parent / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "helper.py").write_text("")
+    (place / "helper.py").symlink_to(elsewhere / "helper.py")
+    check_neighbours(place)
+    elsewhere.chmod(0o777)
+    with pytest.raises(RefusedError, match="elsewhere may be written by every user"):
+        check_neighbours(place)
+
+
+def test_a_directory_with_too_many_files_is_refused(place, monkeypatch):
+    monkeypatch.setattr(closed, "MOST_ENTRIES", 3)
+    with pytest.raises(RefusedError, match=r"more than 3 files lie in .* a directory of their own"):
+        check_neighbours(place)
 
 
 def test_a_place_that_is_missing_is_refused(place):

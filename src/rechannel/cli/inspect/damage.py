@@ -16,7 +16,7 @@ from rechannel.engine.journal.entries import Entry
 from rechannel.engine.journal.lease import read_lease, recorded_head
 from rechannel.engine.journal.reading import read_only
 from rechannel.engine.journal.snapshot import from_bytes
-from rechannel.engine.journal.state import JournalState, needed, unreferenced
+from rechannel.engine.journal.state import JournalState, needed, unreferenced, versions_of
 from rechannel.engine.reconfigure.history import check_record
 from rechannel.engine.repair.evidence import Evidence
 from rechannel.engine.repair.findings import lost_end
@@ -172,7 +172,7 @@ def _check_record(store: Store, key: str) -> None:
 
 def _digests(state: JournalState | None) -> dict[str, str | None]:
     """What the journal says about the content of segments, by key."""
-    versions = () if state is None else state.versions.values()
+    versions = () if state is None else versions_of(state)
     manifests = (manifest for version in versions for manifest in version.manifests.values())
     return {run.segment: run.digest for manifest in manifests for run in manifest.runs}
 

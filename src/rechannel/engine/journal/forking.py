@@ -6,7 +6,7 @@ controllers, open changes. The note `fork` says where the origin writes, so that
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rechannel.dataflow.graph.nodes import Dataflow
@@ -19,27 +19,26 @@ from rechannel.model.codec import Json
 from rechannel.state.manifest import Edit
 
 NOTE = "fork"
-"""Kind of the note in the journal of a fork: `origin`, `savepoint`, and `sinks` of the origin: by name, their places
-(null of one without)."""
+"""Kind of the note in the journal of a fork: `origin`, `savepoint`, and `sinks` of the origin, as of the savepoint
+and as of the fork: pairs of a name and a place (null of one without)."""
 
 _CARRIED = ("program", INCARNATIONS)
 """Kinds of notes that a fork begins with."""
 
 
-def beginning_of(savepoint: Savepoint, name: str, origin: str) -> Beginning:
-    """Return what a fork begins with. name: of the savepoint. origin: its state directory."""
+def beginning_of(
+    savepoint: Savepoint, name: str, origin: str, now: Mapping[str, Json]
+) -> Beginning:
+    """Return what a fork begins with.
+
+    name: of the savepoint. origin: its state directory. now: the notes of its journal at the time of the fork.
+    """
     notes: dict[str, Any] = {k: savepoint.notes[k] for k in _CARRIED if k in savepoint.notes}
     members = notes.get(INCARNATIONS) or {}
-    before = savepoint.notes.get(NOTE) or {}
-    sinks = {sink: one.get("place") for sink, one in members.get(SINKS, {}).items()}
     if members:
         notes[INCARNATIONS] = {**members, SINKS: {}}
-    # A fork of a fork keeps off the sinks of both.
-    notes[NOTE] = {
-        "origin": origin,
-        "savepoint": name,
-        "sinks": {**before.get("sinks", {}), **sinks},
-    }
+    sinks = [list(one) for one in dict.fromkeys([*_sinks(savepoint.notes), *_sinks(now)])]
+    notes[NOTE] = {"origin": origin, "savepoint": name, "sinks": sinks}
     return Beginning(
         origin=origin,
         savepoint=name,
@@ -53,13 +52,20 @@ def beginning_of(savepoint: Savepoint, name: str, origin: str) -> Beginning:
     )
 
 
+def _sinks(notes: Mapping[str, Json]) -> Iterator[tuple[str, str | None]]:
+    """Yield names and places of the sinks that a fork keeps off: those of its origin, and of the origin of that."""
+    yield from ((sink, place) for sink, place in (notes.get(NOTE) or {}).get("sinks", ()))
+    members = notes.get(INCARNATIONS) or {}
+    yield from ((sink, one.get("place")) for sink, one in members.get(SINKS, {}).items())
+
+
 def check_outputs(dataflow: Dataflow, notes: Mapping[str, Json]) -> None:
     """Raise RefusedError if a sink of a fork may write to where its origin writes."""
     known = notes.get(NOTE)
     if known is None:
         return
-    theirs: Mapping[str, str | None] = known["sinks"]
-    places = {place for place in theirs.values() if place is not None}
+    theirs = {sink for sink, _ in known["sinks"]}
+    places = {place for _, place in known["sinks"] if place is not None}
     for name, facts in members_of(dataflow)[SINKS].items():
         place = facts.get("place")
         if place in places:

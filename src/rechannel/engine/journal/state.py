@@ -224,7 +224,7 @@ class JournalState(Struct, frozen=True, kw_only=True):
 
 def needed(state: JournalState) -> set[str]:
     """Return the segments and sink buffer files that a kept version, a savepoint or unpublished output needs."""
-    kept = set[str]().union(*(version.files() for version in _versions(state)))
+    kept = set[str]().union(*(version.files() for version in versions_of(state)))
     staged = (what for sinks in state.unpublished.values() for what in sinks.values())
     sink_buffers = (what.get("outbox") or {} for what in staged if isinstance(what, Mapping))
     return kept.union(key for nodes in sink_buffers for keys in nodes.values() for key in keys)
@@ -251,7 +251,7 @@ def unreferenced(state: JournalState, keys: Iterable[str]) -> list[str]:
     """
     if state.last_committed is None:
         return []
-    named = set[str]().union(*(version.files() for version in _versions(state)))
+    named = set[str]().union(*(version.files() for version in versions_of(state)))
     return [
         key
         for key in keys
@@ -261,8 +261,8 @@ def unreferenced(state: JournalState, keys: Iterable[str]) -> list[str]:
     ]
 
 
-def _versions(state: JournalState) -> Iterator[Version]:
-    """Yield all versions that are kept."""
+def versions_of(state: JournalState) -> Iterator[Version]:
+    """Yield all versions that are kept, also by savepoints."""
     yield from state.versions.values()
     yield from (savepoint.version for savepoint in state.savepoints.values())
 
@@ -471,7 +471,7 @@ def _changed(state: JournalState, body: ConfigurationChanged) -> JournalState:
         raise ValueError(msg)
     before = [(since, c) for since, c in state.configurations if since < body.from_timestep]
     state = _with_names(state, body.renamed)
-    state = _with_loaded(_without_gone(state, body.configuration), body.edits)
+    state = _with_loaded(_without_gone(state, body), body.edits)
     state = _step(state, body.steps)
     state = _all_noted(state, Notes(bodies=body.notes))
     if (upgrade := acts.upgrade_in(body)) is not None:
@@ -512,9 +512,9 @@ def _with_names(state: JournalState, names: Mapping[str, str]) -> JournalState:
     )
 
 
-def _without_gone(state: JournalState, configuration: Configuration) -> JournalState:
-    """Drop the state of operators that another version of the dataflow does not have."""
-    known = state.configurations
+def _without_gone(state: JournalState, body: ConfigurationChanged) -> JournalState:
+    """Drop the state, and the counts of bad rows, of operators that another version of the dataflow does not have."""
+    known, configuration = state.configurations, body.configuration
     if state.last_committed is None or not known or known[-1][1].dataflow == configuration.dataflow:
         return state
     latest = state.versions[state.last_committed]
@@ -522,7 +522,10 @@ def _without_gone(state: JournalState, configuration: Configuration) -> JournalS
     times = {n: t for n, t in latest.times.items() if n in configuration.operators}
     kept_version = replace(latest, manifests=kept, times=times)
     versions = {**state.versions, state.last_committed: kept_version}
-    return replace(state, versions=versions)
+    program = {**state.notes, **body.notes}.get(acts.PROGRAM) or {}
+    nodes = program.get(str(configuration.dataflow), {}).get("identity", state.bad_rows)
+    bad_rows = {name: pasts for name, pasts in state.bad_rows.items() if name in nodes}
+    return replace(state, versions=versions, bad_rows=bad_rows)
 
 
 def _with_loaded(state: JournalState, edits: Mapping[str, Edit]) -> JournalState:

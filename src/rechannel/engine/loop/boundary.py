@@ -155,6 +155,7 @@ class Boundary:
             plan=ready.plan,
             manifests=journal.state.manifests,
             times=journal.state.times,
+            bad_rows=journal.state.bad_rows,
         )
 
     # A timestep ----------------------------------------------------------------------------------

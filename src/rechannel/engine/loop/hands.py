@@ -14,7 +14,8 @@ from rechannel.engine.loop.core import commands, events
 from rechannel.engine.loop.core.state import LoopState
 from rechannel.engine.loop.outside import Outside
 from rechannel.engine.loop.units import Units
-from rechannel.errors import one_sentence
+from rechannel.engine.program.withdrawal import bounded
+from rechannel.errors import TooManyBadRowsError, one_sentence
 
 _LOG = logging.getLogger("rechannel")
 
@@ -107,4 +108,7 @@ class Hands:
 
     def _end(self, command: commands.End, state: LoopState) -> None:
         del state
+        if isinstance(command.error, TooManyBadRowsError):
+            journal = self._out.journal
+            journal.append(bounded(journal.state))
         raise command.error

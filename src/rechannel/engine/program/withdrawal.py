@@ -9,15 +9,21 @@ One kind of sink may have published it anyway: a user's function directly after 
 commit (`early`). It is called again with the same number and another digest. If the program has such a sink, only the
 user can withdraw.
 
+A driver that a bound on bad rows has ended has run the timestep well: it is not counted among those that failed, since
+the timestep is to end each of them until the data or the program is corrected.
+
 Changes of the job that were to begin with a withdrawn timestep stay decided: they begin with the first timestep that is
 planned anew. State does not have to move back, since the task that owns a bin finds it.
 """
 
 from __future__ import annotations
 
-from rechannel.engine.journal.entries import Withdrawn
+from rechannel.engine.journal.entries import Note, Withdrawn
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program import early
+
+BOUNDED = "bounded"
+"""Kind of the note that tells how many drivers a bound on bad rows has ended at a timestep: its `digest`, `drivers`."""
 
 
 def withdrawal(
@@ -45,7 +51,7 @@ def withdrawal(
     if reset:
         return Withdrawn(from_timestep=oldest, reason=f"source {reset!r} is reset")
     if _has_failed(state, after) and not early.warning(state):
-        failed = state.attempts - 1
+        failed = _failed(state)
         reason = f"{failed} {'driver' if failed == 1 else 'drivers'} ended before it was committed"
         return Withdrawn(from_timestep=oldest, reason=reason)
     return None
@@ -53,7 +59,25 @@ def withdrawal(
 
 def _has_failed(state: JournalState, after: int | None) -> bool:
     """Return whether that many earlier drivers have ended without committing the oldest open timestep."""
-    return bool(state.open_intents) and after is not None and state.attempts - 1 >= after
+    return bool(state.open_intents) and after is not None and _failed(state) >= after
+
+
+def _failed(state: JournalState) -> int:
+    """Return how many earlier drivers have failed at the oldest open timestep."""
+    return state.attempts - 1 - _ended(state)
+
+
+def _ended(state: JournalState) -> int:
+    """Return how many drivers a bound on bad rows has ended at the oldest open timestep, as it is planned now."""
+    note = state.notes.get(BOUNDED) or {}
+    same = note.get("digest") == state.digest(state.open_intents[0].timestep)
+    return int(note["drivers"]) if note and same else 0
+
+
+def bounded(state: JournalState) -> Note:
+    """Return the note of a driver that a bound on bad rows ends at the oldest open timestep."""
+    digest = state.digest(state.open_intents[0].timestep)
+    return Note(kind=BOUNDED, body={"digest": digest, "drivers": _ended(state) + 1})
 
 
 def held_back(state: JournalState, after: int | None) -> str:

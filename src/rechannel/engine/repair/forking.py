@@ -17,10 +17,9 @@ from pathlib import Path
 
 from rechannel.engine.journal.entries import Beginning, Body, Closed, Entry, Opened
 from rechannel.engine.journal.forking import beginning_of
-from rechannel.engine.journal.kept import Savepoint
 from rechannel.engine.journal.reading import read_only
 from rechannel.engine.journal.savepoints import check_there
-from rechannel.engine.journal.state import savepoint_of
+from rechannel.engine.journal.state import JournalState, savepoint_of
 from rechannel.engine.program.identity import Identity, read_identity
 from rechannel.engine.repair.alone import Hand, lease_of
 from rechannel.errors import NotReadyError, RefusedError
@@ -49,18 +48,18 @@ def fork(origin: LocalStore, target: Path, hand: Hand, name: str | None) -> Fork
     if name is not None:
         state = read_only(origin)
         check_there(state, name)
-        return _made(origin, target, hand, state.savepoints[name], name)
+        return _made(origin, target, hand, state, name)
     with lease_of(origin, hand):
         state = read_only(origin)
         if state.last_committed is None:
             msg = f"{origin.root}: no timestep is committed yet, so there is nothing to fork"
             raise NotReadyError(msg)
-        now = savepoint_of(state, hand.clock(), "a fork")
-        return _made(origin, target, hand, now, "")
+        return _made(origin, target, hand, state, "")
 
 
-def _made(origin: LocalStore, target: Path, hand: Hand, savepoint: Savepoint, name: str) -> Forked:
-    beginning = beginning_of(savepoint, name, str(origin.root))
+def _made(origin: LocalStore, target: Path, hand: Hand, state: JournalState, name: str) -> Forked:
+    savepoint = state.savepoints[name] if name else savepoint_of(state, hand.clock(), "a fork")
+    beginning = beginning_of(savepoint, name, str(origin.root), state.notes)
     identity = read_identity(origin)
     sizes = {run.segment: run.size for edit in beginning.edits.values() for run in edit.add}
     with _named_at_the_end(target, hand.id) as place:
@@ -91,10 +90,10 @@ def _named_at_the_end(target: Path, word: str) -> Iterator[Path]:
 
 def _link(origin: LocalStore, made: LocalStore, keys: Sequence[str]) -> None:
     """Give files of one directory the same names in another. Raises RefusedError."""
-    folders = set()
+    folders = {made.root}
     for key in keys:
         link = made.root / key
-        folders.add(link.parent)
+        folders.update(up for up in link.parents if up.is_relative_to(made.root))
         link.parent.mkdir(parents=True, exist_ok=True)
         try:
             os.link(origin.root / key, link)
@@ -109,7 +108,7 @@ def _link(origin: LocalStore, made: LocalStore, keys: Sequence[str]) -> None:
                 " directory on the same file system"
             )
             raise RefusedError(msg) from error
-    for folder in {*folders, *(folder.parent for folder in folders)}:
+    for folder in folders:  # up to the root: a name that is lost takes all below it with it
         _settle(folder)
 
 

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import rechannel as rc
+from rechannel.cli.inspect.damage import verify_everything
 from rechannel.dataflow.streams.stream import dataflow_of
 from rechannel.engine.journal.acts import acts_of
 from rechannel.engine.journal.entries import Closed, Entry, Opened, SavepointMade
@@ -59,6 +61,19 @@ def test_the_files_of_a_savepoint_stay_until_it_is_dropped():
     go_on(world, 1)
     assert not kept & segments(world)
     assert [one["kind"] for one in acts_of(world.state.notes)] == ["savepoint", "savepoint dropped"]
+
+
+def test_segments_that_only_a_savepoint_needs_are_compared_with_the_journal():
+    world = World(before, in_flight=False)
+    named(world)
+    kept = world.state.savepoints["first"].version.files()
+    go_on(world)
+    live = {run.segment for run in world.state.manifests["op"].runs}
+    old = min(key for key in kept if key.startswith(SEGMENTS))
+    directory = SimpleNamespace(store=world.store)
+    assert not verify_everything(directory, lambda *_: None).damages
+    world.store.put(old, world.store.read(min(live - kept)))  # whole, but not what was there
+    assert [one.file for one in verify_everything(directory, lambda *_: None).damages] == [old]
 
 
 def test_a_savepoint_is_part_of_a_snapshot_which_earlier_releases_refuse():
@@ -123,7 +138,9 @@ def test_a_savepoint_is_of_the_latest_commit_only():
 
 def forked(world: World) -> JournalState:
     """The state with which a fork of the first savepoint begins, read from its entries."""
-    beginning = beginning_of(world.state.savepoints["first"], "first", "/state/origin")
+    beginning = beginning_of(
+        world.state.savepoints["first"], "first", "/state/origin", world.state.notes
+    )
     opened = Opened(host="", pid=0, time_ms=5, fingerprint="", version="", id="f", begins=beginning)
     state = JournalState()
     for number, body in enumerate((opened, Closed(time_ms=5)), 1):
@@ -165,7 +182,7 @@ def test_a_fork_may_not_write_where_its_origin_does(tmp_path: Path):
     notes = {
         "fork": {
             "origin": "/state/origin",
-            "sinks": {"out": None, "files": rc_home(tmp_path / "out")},
+            "sinks": [["out", None], ["files", rc_home(tmp_path / "out")]],
         }
     }
     with pytest.raises(RefusedError, match="may write to where the job writes"):
@@ -177,6 +194,17 @@ def test_a_fork_may_not_write_where_its_origin_does(tmp_path: Path):
     other = [flow.parquet(tmp_path / "elsewhere", name="files"), flow.memory("m", name="mine")]
     check_outputs(dataflow_of(*other), notes)
     check_outputs(same, {})
+
+
+def test_a_fork_keeps_off_the_sinks_of_the_savepoint_and_of_now():
+    world = World(before, in_flight=False)
+    named(world)
+    then = world.state.savepoints["first"]
+    members = world.state.notes["incarnations"]
+    moved = {**members, "sinks": {"out": {"place": "b", "id": "sink-9", "since": 2}}}
+    now = {"fork": {"origin": "/state/older", "sinks": [["out", "c"]]}, "incarnations": moved}
+    fork = beginning_of(then, "first", "/state/origin", now).notes["fork"]
+    assert fork["sinks"] == [["out", None], ["out", "c"], ["out", "b"]]
 
 
 def rc_home(path: Path) -> str | None:

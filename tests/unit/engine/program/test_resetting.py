@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rechannel.engine.journal.acts import acts_of
+from rechannel.engine.journal.state import WITHDRAWN
 from rechannel.engine.program.resetting import Reset
 from rechannel.errors import RefusedError
 from rechannel.sources.kafka.connector import KafkaConnector
@@ -59,6 +60,19 @@ def test_what_cannot_be_reset(reset, said):
     with pytest.raises(RefusedError, match=said):
         start(world, reset)
     assert world.state.number == number
+
+
+def test_a_source_that_is_there_already_keeps_the_timesteps_that_are_open():
+    world = World(before, in_flight=False)
+    start(world, ASKED)
+    process = world.harness.process
+    while not world.state.open_intents:
+        process.step()
+    assert world.state.offsets == {"in": {"batches": 0}}
+    planned = world.state.open_intents
+    start(world, ASKED)
+    assert (world.state.open_intents, world.state.notes.get(WITHDRAWN)) == (planned, None)
+    assert len(acts_of(world.state.notes)) == 1
 
 
 @pytest.mark.parametrize("kind", [FaultKind.BEFORE, FaultKind.AFTER])

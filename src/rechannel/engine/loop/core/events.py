@@ -16,6 +16,7 @@ from rechannel.engine.loop.core.state import InFlight
 from rechannel.engine.program.physical import PhysicalPlan
 from rechannel.engine.stages.runner import SourceSlice
 from rechannel.kernels.tasks.report import TaskReport
+from rechannel.model.bad_rows import Pasts
 from rechannel.model.configuration import Configuration
 from rechannel.model.eventtime import Times
 from rechannel.reconfigure.coordinator import Decision
@@ -122,6 +123,8 @@ class Switched(Struct, frozen=True, kw_only=True):
     plan: PhysicalPlan
     manifests: Mapping[str, Manifest]
     times: Mapping[str, Times]
+    bad_rows: Pasts
+    """What operators that go on have counted."""
 
 
 class Offered(Struct, frozen=True, kw_only=True):

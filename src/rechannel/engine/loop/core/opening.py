@@ -95,7 +95,7 @@ def version_looked(state: LoopState, event: VersionLooked) -> Outcome:
 def switched(state: LoopState, event: Switched) -> Outcome:
     """Go by another version of the program. Nothing is in flight."""
     state = state.follow(event.plan, event.manifests, event.times)
-    return replace(state, configuration=event.configuration), ()
+    return replace(state, configuration=event.configuration, bad_rows=event.bad_rows), ()
 
 
 def offered(state: LoopState, event: Offered) -> Outcome:
