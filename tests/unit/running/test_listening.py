@@ -97,13 +97,13 @@ def test_one_that_raises_is_logged_and_hears_the_rest(job, caplog):
     running, push = job
     caplog.set_level(logging.WARNING, "rechannel")
     told, other = Told("started", "progress"), Told()
-    listening = running.listen(told)
-    running.listen(other)
+    listening, another = running.listen(told), running.listen(other)
     assert told.began.wait(SECONDS)
     assert other.began.wait(SECONDS)
     push(2)
     running.stop()
     assert listening.join(SECONDS)
+    assert another.join(SECONDS)
     assert len(told.of("progress")) == len(other.of("progress")) == 2
     assert listening.failures == 3
     assert len(told.of("terminated")) == 1
