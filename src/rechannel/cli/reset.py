@@ -10,15 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from rechannel.cli.jobs.reconfigure import CAUSE, CauseOption
+from rechannel.cli.options import AllowOption, InProcessOption, JsonOption, Target
 from rechannel.cli.screen import show, show_json
 from rechannel.errors import RefusedError
 
 
 def reset(  # noqa: PLR0917 - the options of the command
-    target: Annotated[
-        str,
-        typer.Argument(metavar="FILE[:name]", help="A Python file, and the variable of the job."),
-    ],
+    target: Target,
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="Name of the source.")],
     to: Annotated[
         str | None,
@@ -35,17 +33,9 @@ def reset(  # noqa: PLR0917 - the options of the command
         ),
     ] = False,
     cause: CauseOption = CAUSE,
-    allow: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="MODULE",
-            help="A module whose functions the state directory may name. May be repeated.",
-        ),
-    ] = None,
-    in_process: Annotated[
-        bool, typer.Option(help="Run in this process without Spark; only operators on Arrow data.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    allow: AllowOption = None,
+    in_process: InProcessOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Let a source begin again at another place. No driver may run; no input is read.
 

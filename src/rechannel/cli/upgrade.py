@@ -6,14 +6,12 @@ from typing import Annotated
 
 import typer
 
+from rechannel.cli.options import AllowOption, InProcessOption, JsonOption, Target
 from rechannel.cli.screen import show, show_json
 
 
 def upgrade(  # noqa: PLR0917 - the options of the command
-    target: Annotated[
-        str,
-        typer.Argument(metavar="FILE[:name]", help="A Python file, and the variable of the job."),
-    ],
+    target: Target,
     plan: Annotated[
         bool, typer.Option("--plan", help="Only show what would happen (the default).")
     ] = False,
@@ -25,17 +23,9 @@ def upgrade(  # noqa: PLR0917 - the options of the command
             help="An operator whose state, or a source whose offsets are dropped. May be repeated.",
         ),
     ] = None,
-    allow: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="MODULE",
-            help="A module whose functions the state directory may name. May be repeated.",
-        ),
-    ] = None,
-    in_process: Annotated[
-        bool, typer.Option(help="Run in this process without Spark; only operators on Arrow data.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    allow: AllowOption = None,
+    in_process: InProcessOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show what becomes of the state of a job under another program, and upgrade it on request.
 
