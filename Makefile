@@ -2,8 +2,10 @@
 
 PYTHON ?= python3
 export PYTHON
+# Tests start hundreds of processes; without compiled files each would compile every module that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
-# Test processes beside each other (each starts a Spark of its own); 0 runs all tests in one process. Files go to them
+# Processes beside each other that test (each starts a Spark of its own) and check types; 0: one. Test files go to them
 # in the order of their names: long ones are not left for the end, when one process would wait for the other.
 WORKERS ?= 2
 # Further arguments for pytest, for example TESTS=tests/unit.
@@ -93,7 +95,7 @@ lint: environment  ## check format, style, prose, types and import directions
 	$(BIN)/ruff check .
 	$(BIN)/mdformat --check $(PAGES)
 	$(BIN)/python scripts/check_prose.py
-	$(BIN)/python -m mypy
+	$(BIN)/python -m mypy --num-workers $(WORKERS)
 	$(BIN)/lint-imports
 
 format: environment  ## format code and pages, and mend what can be mended mechanically

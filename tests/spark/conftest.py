@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.spark.children import Child
-from tests.spark.programs import BRIEF, ledger, outputs, run, states
+from tests.spark.programs import BRIEF, ledger, outputs, run_in_process, states
 
 
 @pytest.fixture
@@ -41,18 +40,16 @@ def out(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def undisturbed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
     """State and output of a ledger that nothing happened to."""
     place = tmp_path_factory.mktemp("undisturbed")
-    job = run(spark, ledger(place / "out"), place / "state")
+    job = run_in_process(ledger(place / "out"), place / "state")
     return states(job), outputs(place / "out")
 
 
 @pytest.fixture(scope="session")
-def briefly_undisturbed(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Any, Any]:
+def briefly_undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
     """As `undisturbed`, of the first `BRIEF` rows."""
     place = tmp_path_factory.mktemp("briefly-undisturbed")
-    job = run(spark, ledger(place / "out", rows=BRIEF), place / "state")
+    job = run_in_process(ledger(place / "out", rows=BRIEF), place / "state")
     return states(job), outputs(place / "out")

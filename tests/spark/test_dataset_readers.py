@@ -28,11 +28,12 @@ Sums = tuple[int, int, int]
 
 def expected(timestep: int, *, keyed: bool) -> Sums:
     """Timestep t has rows (k, t) of 20 keys, one after the other, so that any three have all 50."""
-    first = max(0, timestep - 3) if keyed else 0
-    rows = [((t * ROWS + n) % KEYS, t) for t in range(first, timestep + 1) for n in range(ROWS)]
-    if keyed:
-        rows = list(dict(rows).items())
-    return len(rows), len(rows), sum(n for _, n in rows)
+    if not keyed:
+        rows = ROWS * (timestep + 1)
+        return rows, rows, rows * timestep // 2
+    last = range(max(0, timestep - 3), timestep + 1)
+    newest = {(t * ROWS + n) % KEYS: t for t in last for n in range(ROWS)}
+    return len(newest), len(newest), sum(newest.values())
 
 
 def _of(frame: pd.DataFrame) -> Sums:
@@ -77,15 +78,20 @@ class Writing:
         publish(self.writer, self.published, *rows)
         self.published += 1
 
-    def run(self) -> None:
+    def run(self, most: Callable[[], float]) -> None:
+        """most: timesteps that there may be by now."""
         while not self.ended.wait(0.02):
-            self.one()
+            if self.published < most():
+                self.one()
 
 
 def read_meanwhile(
-    path: Path, keys: tuple[str, ...], readers: dict, times: dict[str, int]
+    path: Path, keys: tuple[str, ...], readers: dict, times: dict[str, int], per_read: float
 ) -> Counter:
-    """Read so many times with each reader, all at once. Returns reads by reader, and versions with a merge."""
+    """Read so many times with each reader, all at once. Returns reads by reader, and versions with a merge.
+
+    per_read: timesteps that are published for each read: a dataset that grew by itself would have reads without end.
+    """
     writing, done = Writing(path, *keys), Counter()
 
     def reads(name: str) -> None:
@@ -95,7 +101,7 @@ def read_meanwhile(
             done[name] += 1
 
     with ThreadPoolExecutor(len(readers) + 1) as pool:
-        writer = pool.submit(writing.run)
+        writer = pool.submit(writing.run, lambda: 10 + per_read * done.total())
         try:
             list(pool.map(reads, readers))
         finally:
@@ -110,7 +116,7 @@ def read_meanwhile(
 
 @pytest.mark.parametrize("keys", [(), ("k",)])
 def test_spark_reads_one_version_of_a_dataset_that_is_compacted(spark, tmp_path, keys):
-    done = read_meanwhile(tmp_path, keys, {"spark": by_spark(spark)}, {"spark": 3})
+    done = read_meanwhile(tmp_path, keys, {"spark": by_spark(spark)}, {"spark": 3}, 20)
     assert done["spark"] == 3
     assert done["merges"]
 
@@ -122,7 +128,7 @@ def test_ten_thousand_reads_see_no_torn_and_no_double_row(spark, tmp_path):
     readers = {"spark": by_spark(spark), "pandas": by_pandas, "duckdb": by_duckdb}
     times, began = {"spark": 400, "pandas": 2_300, "duckdb": 2_300}, time.monotonic()
     for keys in ((), ("k",)):
-        done = read_meanwhile(tmp_path / f"{len(keys)}", keys, readers, times)
+        done = read_meanwhile(tmp_path / f"{len(keys)}", keys, readers, times, 0.5)
         assert sum(done[name] for name in readers) == 5_000
         assert done["merges"] > 50
     print(f"10,000 reads in {time.monotonic() - began:.0f} s")

@@ -27,7 +27,16 @@ from rechannel.errors import (
     UserFunctionError,
 )
 from rechannel.state.sealed import seal
-from tests.spark.programs import as_bytes, as_it_is, entries, journal_of, run, start, states
+from tests.spark.programs import (
+    as_bytes,
+    as_it_is,
+    entries,
+    journal_of,
+    run,
+    run_in_process,
+    start,
+    states,
+)
 
 PER_TIMESTEP = 100
 OPERATORS = ("sums", "seen")
@@ -50,9 +59,9 @@ def flows(timesteps=6, front=as_it_is, update=count, key="account"):
 
 
 @pytest.fixture(scope="module")
-def good(spark, tmp_path_factory):
+def good(tmp_path_factory):
     """State of an undisturbed run."""
-    return states(run(spark, flows(), tmp_path_factory.mktemp("good") / "state"), OPERATORS)
+    return states(run_in_process(flows(), tmp_path_factory.mktemp("good") / "state"), OPERATORS)
 
 
 # The user's own functions --------------------------------------------------------------------------------------
@@ -174,14 +183,14 @@ def test_a_function_that_cannot_be_sent(spark, state):
 
 
 def test_a_directory_of_another_dataflow(spark, state, good):
-    run(spark, flows(2), state)
+    run_in_process(flows(2), state)
     before = journal_of(state)
     with pytest.raises(OtherDataflowError, match=r"'ledger'.*'other'|'other'.*'ledger'"):
         start(spark, flows(), state, name="other")
     with pytest.raises(OtherDataflowError, match="sums"):
         start(spark, flows(key="number"), state)
     assert journal_of(state) == before
-    assert states(run(spark, flows(), state), OPERATORS) == good
+    assert states(run_in_process(flows(), state), OPERATORS) == good
 
 
 def test_a_directory_in_use(spark, state, good):
@@ -207,7 +216,7 @@ def newer_format(path):
 
 @pytest.mark.parametrize("which", ["dataflow.json", "journal/*.json"])
 def test_a_directory_of_a_newer_version(spark, state, which):
-    run(spark, flows(2), state)
+    run_in_process(flows(2), state)
     newer_format(newest(state, which))
     before = sorted(path.name for path in state.rglob("*") if path.is_file())
     with pytest.raises(NewerFormatError, match="format 99") as refusal:
@@ -229,14 +238,14 @@ def remove(path):
 
 @pytest.mark.parametrize("damage", [flip, remove])
 def test_a_journal_entry_that_is_not_what_was_written(spark, state, good, damage):
-    run(spark, flows(2), state)
+    run_in_process(flows(2), state)
     victim = sorted(state.glob("journal/*.json"))[-3]
     whole = victim.read_bytes()
     damage(victim)
     with pytest.raises(DamagedStateError, match=victim.stem):
         start(spark, flows(), state)
     victim.write_bytes(whole)
-    assert states(run(spark, flows(), state), OPERATORS) == good
+    assert states(run_in_process(flows(), state), OPERATORS) == good
 
 
 @pytest.mark.parametrize(
@@ -244,7 +253,7 @@ def test_a_journal_entry_that_is_not_what_was_written(spark, state, good, damage
     [pytest.param(flip, DamagedStateError, marks=pytest.mark.slow), (remove, MissingFileError)],
 )
 def test_a_segment_that_is_not_what_was_written(spark, state, good, damage, error):
-    run(spark, flows(2), state)
+    run_in_process(flows(2), state)
     held = {segment for m in journal_of(state).manifests.values() for segment in m.segments()}
     victim = state / sorted(key for key in held if "/sums/" in key)[0]
     whole = victim.read_bytes()

@@ -12,6 +12,7 @@ from tests.spark.programs import (
     ledger,
     outputs,
     run,
+    run_in_process,
     session,
     states,
     until,
@@ -48,12 +49,11 @@ def wait_for_moment(driver, state, epoch, moment):
 
 
 @pytest.mark.parametrize("in_flight", [2, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_killed_driver_goes_on(spark, child, tmp_path, thorough, in_flight):
+def test_a_killed_driver_goes_on(child, tmp_path, thorough, in_flight):
     kills = 25 if thorough else 2
     timesteps = 3 * kills + 4
     rows = PER_TIMESTEP * timesteps
-    undisturbed = run(
-        spark,
+    undisturbed = run_in_process(
         ledger(tmp_path / "a/out", rows=rows, per_timestep=PER_TIMESTEP),
         tmp_path / "a/state",
     )
@@ -73,8 +73,8 @@ def test_a_killed_driver_goes_on(spark, child, tmp_path, thorough, in_flight):
     last = child(drive, place=str(place), rows=rows, in_flight=in_flight)
     assert last.result(PATIENCE) == timesteps
     assert journal_of(place / "state").closed
-    resumed = run(
-        spark, ledger(place / "out", rows=rows, per_timestep=PER_TIMESTEP), place / "state"
+    resumed = run_in_process(
+        ledger(place / "out", rows=rows, per_timestep=PER_TIMESTEP), place / "state"
     )
     assert resumed.status.timestep == timesteps
     assert states(resumed) == states(undisturbed)

@@ -20,7 +20,7 @@ from tests.spark.programs import (
     journal_of,
     ledger,
     outputs,
-    run,
+    run_in_process,
     session,
     start,
     states,
@@ -81,14 +81,12 @@ def raised(call, job):
 
 
 @pytest.mark.slow
-def test_a_job_whose_jvm_is_killed_fails_and_goes_on_when_it_is_started_again(
-    spark, child, tmp_path
-):
+def test_a_job_whose_jvm_is_killed_fails_and_goes_on_when_it_is_started_again(child, tmp_path):
     kills = 20
     timesteps = 3 * kills + 6
     rows = PER_TIMESTEP * timesteps
     flows = ledger(tmp_path / "a/out", rows=rows, per_timestep=PER_TIMESTEP)
-    undisturbed = run(spark, flows, tmp_path / "a/state")
+    undisturbed = run_in_process(flows, tmp_path / "a/state")
     place, choose, took = tmp_path / "b", random.Random(kills), []
     for _ in range(kills):
         driver = child(drive, place=str(place), rows=rows)
@@ -110,7 +108,7 @@ def test_a_job_whose_jvm_is_killed_fails_and_goes_on_when_it_is_started_again(
     last = child(drive, place=str(place), rows=rows).result(PATIENCE)
     assert (last["message"], last["timestep"]) == ("stopped", timesteps)
     flows = ledger(place / "out", rows=rows, per_timestep=PER_TIMESTEP)
-    resumed = run(spark, flows, place / "state")
+    resumed = run_in_process(flows, place / "state")
     assert states(resumed) == states(undisturbed)
     assert outputs(place / "out") == outputs(tmp_path / "a/out")
 
