@@ -181,6 +181,7 @@ def test_a_key_that_tasks_share_has_the_pairs_of_a_batch(spark, tmp_path, monkey
     assert {row["_side"]: row["count"] for row in told} == late
 
 
+@pytest.mark.slow  # the simulation has such joins, the test above one on Spark
 def test_a_stream_for_ever_meets_another_as_in_a_batch(spark, tmp_path):
     left, right = sides(spark)
     joined = left.join(right, {"number": "number", "k": "k"}, name="joined")

@@ -11,6 +11,7 @@ from tests.spark.test_join import PATIENCE, PER_TIMESTEP, ROWS, rows, sides
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.slow  # the simulation has lookups, the test below one on Spark
 def test_rows_find_the_newest_row_that_the_table_had_by_then(spark, tmp_path):
     left, right = sides(spark)
     found = left.lookup(right, "k", how="left", by=["at", "number"], name="found")

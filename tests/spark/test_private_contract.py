@@ -240,6 +240,7 @@ def test_stages_belong_to_their_session_whichever_a_thread_has(spark, tmp_path):
     assert not found[0].equals(other._jsparkSession)
 
 
+@pytest.mark.slow  # `make test-minors` runs it too
 def test_where_plans_are_others_every_timestep_is_planned(
     spark, tmp_path, briefly_undisturbed, monkeypatch
 ):
@@ -448,6 +449,7 @@ def test_an_untagged_thread_is_not_cancelled(spark):
     assert spark.range(3).count() == 3
 
 
+@pytest.mark.slow  # `make test-minors` runs it too
 def test_a_dataflow_on_the_fallback(spark, tmp_path, briefly_undisturbed, monkeypatch):
     made = []
 

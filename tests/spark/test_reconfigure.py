@@ -192,6 +192,7 @@ def since(key, state, rows):
     return (seen + len(rows), rows["number"][-1], more + len(rows))
 
 
+@pytest.mark.slow  # the simulation has migrations at any moment, test_upgrade.py one on Spark
 def test_logic_with_other_state_takes_it_over(spark, state, out, undisturbed):
     from rechannel.model.ddl import schema_of
     from rechannel.operators.process.track_spec import TrackSpec
@@ -260,6 +261,7 @@ def work(state):
     }
 
 
+@pytest.mark.slow  # the property tests of topologies have it for random dataflows
 def test_only_affected_tasks_do_anything_more(spark, tmp_path, undisturbed):
     """Beside the two tasks that give and take, all read and write what they do in a stream left alone."""
     timesteps, done, held = 8, {}, {}

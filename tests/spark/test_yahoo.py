@@ -130,6 +130,7 @@ def test_in_process_while_it_is_changed(events, expected, seed, tmp_path):
     assert with_late(counts_of(shown), late) == expected
 
 
+@pytest.mark.slow  # in process it is run above, and rescaled on Spark in test_reconfigure.py
 def test_on_spark_while_it_is_rescaled_and_fails(spark, tmp_path):
     """A task that reads and a task that counts die, and a second driver takes over in the middle."""
     found = dataflow(EVENTS, spark, DiesOnce(EVENTS.batch, tmp_path / "reading died"))
