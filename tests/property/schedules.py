@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 PIECE = 10
 """Schedules that a process runs between two words to its parent."""
-BRIEFLY = 0.75
+BRIEFLY = 0.9
 """The share of what is needed that has to happen in a brief run."""
 FAULTS = ("before", "after", "twice", "late")
 
