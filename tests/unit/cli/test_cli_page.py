@@ -39,7 +39,7 @@ COMMANDS = [
         "repair",
         "replay",
     ),
-    *("reconfigure", "plan", "history", "abort", "controllers", "control", "watch", "profile"),
+    *("reconfigure", "plan", "history", "abort", "controllers", "control", "watch", "ui", "profile"),
     *("scale", "advice"),
 ]
 
