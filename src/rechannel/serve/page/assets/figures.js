@@ -31,6 +31,7 @@ export function size(value) {
 /** Milliseconds, from what can be told apart up to days. */
 export function length(ms) {
   if (!known(ms)) return UNKNOWN;
+  if (Number(ms) === 0) return "0 ms";
   if (ms < 1) return `${Number(ms).toFixed(2)} ms`;
   if (ms < 1e4) return ms < 10 ? `${Number(ms).toFixed(1)} ms` : `${count(ms)} ms`;
   const seconds = Math.round(ms / 1e3);

@@ -7,6 +7,8 @@ import { numbered } from "/ui/shared.js";
 
 const SWITCHES = ["assign_logic"]; // changes that switch the program are requested, since their plans are not replayed
 
+const LEAST_MS = 0.05; // costs below are not given in figures
+
 const nameOf = (ref) => ref.slice(ref.lastIndexOf("/") + 1);
 const resolved = (schema, schemas) => (schema.$ref ? resolved(schemas[nameOf(schema.$ref)], schemas) : schema);
 
@@ -150,7 +152,8 @@ export function wordsOf(plan) {
     const state = one.bins ? `${numbered(one.bins, "bin")} (${size(one.bytes)}) move between its tasks` : "no state moves";
     return `${one.operator}: ${state}${one.tasks.length ? `; tasks ${one.tasks.slice(0, 16).join(", ")}${one.tasks.length > 16 ? ", ..." : ""}` : ""}`;
   });
-  made.push(`${numbered(plan.steps.length, "step")} over ${numbered(plan.timesteps, "timestep")}; the most expensive is expected to add ${length(plan.cost_ms)} to its timestep`);
+  const cost = plan.cost_ms < LEAST_MS ? "less than can be measured" : length(plan.cost_ms);
+  made.push(`${numbered(plan.steps.length, "step")} over ${numbered(plan.timesteps, "timestep")}; the most expensive is expected to add ${cost} to its timestep`);
   return made;
 }
 

@@ -9,7 +9,7 @@ import { Graph } from "/ui/graph.js";
 import { Component, html, render } from "/ui/lib.js";
 import { byId, numbered, startTheme } from "/ui/shared.js";
 import { Store } from "/ui/store.js";
-import { Operators, Reconfigurations, Sinks, Sources, Troubles } from "/ui/tables.js";
+import { Acts, Operators, Reconfigurations, Sinks, Sources, Troubles } from "/ui/tables.js";
 
 const SECTIONS = [["dataflow", "Dataflow"], ["time", "Timesteps"], ["bins", "Bins"], ["changes", "Reconfigurations"], ["change", "Change"], ["sources", "Sources and sinks"], ["operators", "Operators"]];
 const RECENT = 100;
@@ -90,7 +90,7 @@ class App extends Component {
       <${Section} id="dataflow"><${Graph} job=${job} choose=${choose} /><//>
       <${Section} id="time"><${Charts} job=${job} /><//>
       <${Section} id="bins"><${Bins} job=${job} /><//>
-      <${Section} id="changes">${said && html`<p class="refused" role="alert">${said}</p>`}<${Reconfigurations} job=${job} abort=${may(job, "/plan") ? (id) => this.abort(id, store) : null} /><//>
+      <${Section} id="changes">${said && html`<p class="refused" role="alert">${said}</p>`}<${Reconfigurations} job=${job} abort=${may(job, "/plan") ? (id) => this.abort(id, store) : null} /><${Acts} job=${job} /><//>
       ${may(job, "/plan") && html`<${Section} id="change"><${Form} job=${job} applied=${() => store.start()} /><//>`}
       <${Section} id="sources"><${Sources} job=${job} /><${Sinks} job=${job} /><//>
       <${Section} id="operators"><${Operators} job=${job} /><p class="hint">${numbered(Object.keys(job.status.operators).length, "operator")}; rows are those of the latest timestep.</p><//>`;

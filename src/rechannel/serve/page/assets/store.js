@@ -10,7 +10,7 @@ const PATIENCE_MS = 10_000;
 export class Store {
   constructor(changed) {
     this.changed = changed;
-    this.state = { status: null, timesteps: [], nodes: [], bins: {}, flow: null, sinks: {}, open: [], history: [], paths: {}, schemas: {}, trouble: null, wrong: "", chosen: null };
+    this.state = { status: null, timesteps: [], nodes: [], bins: {}, flow: null, sinks: {}, open: [], history: [], acts: [], paths: {}, schemas: {}, trouble: null, wrong: "", chosen: null };
     this.round = 0;
     this.failed = 0;
     this.timer = null;
@@ -34,7 +34,7 @@ export class Store {
   leave() {
     setToken("");
     clearTimeout(this.timer);
-    this.set({ status: null, timesteps: [], nodes: [], bins: {}, flow: null, sinks: {}, open: [], history: [] });
+    this.set({ status: null, timesteps: [], nodes: [], bins: {}, flow: null, sinks: {}, open: [], history: [], acts: [] });
   }
 
   now() {
@@ -67,13 +67,13 @@ export class Store {
     const after = this.state.timesteps.at(-1)?.timestep;
     const progress = `/progress?recent=${KEPT}${after === undefined ? "" : `&after=${after}`}`;
     const wanted = [get("/status"), get(progress), get("/bins"), get("/reconfigurations?open=true")];
-    if (slow) wanted.push(get("/reconfigurations?last=50"), get("/dataflow"), get("/sinks"));
+    if (slow) wanted.push(get("/reconfigurations?last=50"), get("/dataflow"), get("/sinks"), get("/acts"));
     if (this.round === 0) wanted.push(get("/openapi.json"));
     if (slow) this.askFlow();
-    const [status, { last, recent }, { operators }, { reconfigurations }, history, dataflow, sinks, document_] = await Promise.all(wanted);
+    const [status, { last, recent }, { operators }, { reconfigurations }, history, dataflow, sinks, acts, document_] = await Promise.all(wanted);
     const some = { status, bins: operators, open: reconfigurations, trouble: null, at: Date.now() };
     some.timesteps = this.timesteps(last, recent);
-    if (slow) Object.assign(some, { history: history.reconfigurations, nodes: dataflow.nodes, sinks: sinks.sinks });
+    if (slow) Object.assign(some, { history: history.reconfigurations, nodes: dataflow.nodes, sinks: sinks.sinks, acts: acts.acts });
     if (document_) Object.assign(some, { paths: document_.paths, schemas: document_.components.schemas });
     // One that is over is in the history, which is asked for seldom.
     const gone = this.state.open.some((one) => !reconfigurations.find((other) => other.id === one.id));

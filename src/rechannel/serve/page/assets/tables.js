@@ -38,6 +38,14 @@ export function Reconfigurations({ job, abort }) {
   return html`<${Table} name="Reconfigurations" heads=${heads} rows=${rows} none="Nothing has been changed yet." />`;
 }
 
+/** Upgrades, forks, savepoints, resets and edits. */
+export function Acts({ job }) {
+  if (!job.acts.length) return null;
+  const heads = [["what else was done"], ["what"], ["after timestep", true], ["cause"], ["at", true]];
+  const rows = [...job.acts].reverse().map((one, at) => [at, [one.kind, one.what, one.timestep === null ? UNKNOWN : String(one.timestep), one.cause || UNKNOWN, moment(one.time_ms)]]);
+  return html`<${Table} name="What else was done" heads=${heads} rows=${rows} none="" />`;
+}
+
 /** Prepare, synchronize, update: as long as they took, beside the longest of all. */
 function Phases({ of, longest }) {
   const there = PHASES.filter((phase) => of[phase] !== null);
