@@ -4,6 +4,8 @@ data.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from fastapi import APIRouter, Depends, Response
 
 from rechannel.serve.page.files import HEADERS, ROOT, page_files
@@ -37,7 +39,7 @@ def page_routes() -> APIRouter:
     return routes
 
 
-def _answer_of(path: str):  # noqa: ANN202 - FastAPI reads the annotation of what is returned
+def _answer_of(path: str) -> Callable[[], Awaitable[Response]]:
     file = page_files()[path]
 
     async def answer() -> Response:

@@ -22,7 +22,7 @@ export class Bins extends Component {
         <span class="group" role="group" aria-label="Coloured by">${Object.keys(FIGURES).map((each) => html`<button type="button" key=${each} aria-pressed=${String(figure === each)} onClick=${() => this.setState({ figure: each })}>${each}</button>`)}</span>
         ${chosen.length > 0 && all.length > 1 && html`<span>Only ${job.chosen}, which is chosen in the dataflow.</span>`}
       </div>
-      ${shown.map(([name, bins]) => html`<${Map_} key=${name} name=${name} bins=${bins} figure=${figure} />`)}
+      ${shown.map(([name, bins]) => html`<${TaskMap} key=${name} name=${name} bins=${bins} figure=${figure} />`)}
       ${all.length === 0 && html`<p class="hint">No operator has state.</p>`}`;
   }
 }
@@ -34,7 +34,7 @@ export function byTask(bins, values) {
   return made;
 }
 
-class Map_ extends Component {
+class TaskMap extends Component {
   constructor() {
     super();
     this.canvas = createRef();

@@ -17,10 +17,11 @@ export function seriesOf(timesteps) {
   const phases = PHASES.filter((name) => timesteps.some((each) => name in each.phases));
   const sources = Object.keys(last?.lag ?? {});
   const stateful = Object.entries(last?.operators ?? {}).filter(([, of]) => of.state_bytes !== null).map(([name]) => name);
-  const seconds = (each) => ("input_rows_per_second" in each && each.input_rows_per_second ? each.rows_in / each.input_rows_per_second : null);
+  const read = (each) => each.input_rows_per_second;
+  const written = (each) => (read(each) && each.rows_in ? (each.rows_out * read(each)) / each.rows_in : null); // over the same time
   return [
     { title: "Timesteps, by phase", shown: length, stacked: true, names: phases, columns: phases.map((name) => timesteps.map((each) => each.phases[name] ?? 0)) },
-    { title: "Rows per second", shown: brief, names: ["read", "to sinks"], columns: [timesteps.map((each) => each.input_rows_per_second), timesteps.map((each) => (seconds(each) ? each.rows_out / seconds(each) : null))] },
+    { title: "Rows per second", shown: brief, names: ["read", "to sinks"], columns: [timesteps.map(read), timesteps.map(written)] },
     { title: "Lag of sources", shown: (value) => length(value * 1e3), names: sources, columns: sources.map((name) => timesteps.map((each) => each.lag[name]?.seconds ?? null)) },
     { title: "State", shown: size, stacked: true, names: stateful, columns: stateful.map((name) => timesteps.map((each) => each.operators[name]?.state_bytes ?? 0)) },
   ].map((each) => ({ ...each, times }));

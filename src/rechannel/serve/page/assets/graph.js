@@ -62,29 +62,44 @@ function stagesOf(name, job, seen = new Set()) {
   return (node?.upstreams ?? []).flatMap((up) => stagesOf(up, job, seen));
 }
 
-function edge(line, at, way, job) {
-  const rows = job.flow?.rows ?? {};
-  const sent = sum(stagesOf(line.from, job).map((stage) => rows[stage]?.[line.to] ?? 0));
-  const rate = job.flow?.seconds ? sent / job.flow.seconds : 0;
-  const points = line.points.map((cell, number) => {
+/** Rows per second that a line carries into an operator; 0 where rows stay within a task. */
+function rateOf({ from, to }, job) {
+  const { rows = {}, seconds = 0 } = job.flow ?? {};
+  const sent = sum(stagesOf(from, job).map((stage) => rows[stage]?.[to] ?? 0));
+  return seconds ? sent / seconds : 0;
+}
+
+/** Where a line enters and leaves each of its cells: [x, y]. */
+function pointsOf(line, at, { sideways }) {
+  const middle = sideways ? BOX.height / 2 : BOX.width / 2;
+  const long = sideways ? BOX.width : BOX.height;
+  return line.points.flatMap((cell, number) => {
     const [x, y] = at(cell);
-    const last = number === line.points.length - 1;
-    if (cell.bend) return [[x, y + BOX.height / 2], [x + BOX.width, y + BOX.height / 2]].map(([a, b]) => (way.sideways ? [a, b] : [x + BOX.width / 2, a === x ? y : y + BOX.height]));
-    if (way.sideways) return [[last ? x : x + BOX.width, y + BOX.height / 2]];
-    return [[x + BOX.width / 2, last ? y : y + BOX.height]];
-  }).flat();
-  const [[x0, y0], ...rest] = points;
-  let d = `M${x0} ${y0}`;
-  rest.reduce(([x, y], [u, v]) => {
-    const half = way.sideways ? (u - x) / 2 : (v - y) / 2;
-    d += way.sideways ? ` C${x + half} ${y} ${u - half} ${v} ${u} ${v}` : ` C${x} ${y + half} ${u} ${v - half} ${u} ${v}`;
-    return [u, v];
-  }, [x0, y0]);
-  const [end, before] = [points.at(-1), points.at(-2)];
-  const [x, y] = [(end[0] + before[0]) / 2, (end[1] + before[1]) / 2];
+    const [enters, leaves] = sideways ? [[x, y + middle], [x + long, y + middle]] : [[x + middle, y], [x + middle, y + long]];
+    if (number === 0) return [leaves];
+    return number === line.points.length - 1 ? [enters] : [enters, leaves];
+  });
+}
+
+/** A path that leaves and reaches its points in the direction of the layers. */
+function curve([[x0, y0], ...rest], sideways) {
+  let [x, y] = [x0, y0];
+  const parts = rest.map(([u, v]) => {
+    const half = sideways ? (u - x) / 2 : (v - y) / 2;
+    const part = sideways ? `C${x + half} ${y} ${u - half} ${v} ${u} ${v}` : `C${x} ${y + half} ${u} ${v - half} ${u} ${v}`;
+    [x, y] = [u, v];
+    return part;
+  });
+  return `M${x0} ${y0} ${parts.join(" ")}`;
+}
+
+function edge(line, at, way, job) {
+  const points = pointsOf(line, at, way);
+  const rate = rateOf(line, job);
+  const [x, y] = [0, 1].map((axis) => (points.at(-1)[axis] + points.at(-2)[axis]) / 2);
   return html`<g key=${`${line.from}→${line.to}`}>
-    <path d=${d} stroke-width=${1.2 + Math.min(5, Math.log10(1 + rate))} />
-    ${sent > 0 && html`<text x=${x} y=${way.sideways ? y - 7 : y + 4} text-anchor="middle">${brief(rate)}/s</text>`}
+    <path d=${curve(points, way.sideways)} stroke-width=${1.2 + Math.min(5, Math.log10(1 + rate))} />
+    ${rate > 0 && html`<text x=${x} y=${way.sideways ? y - 7 : y + 4} text-anchor="middle">${brief(rate)}/s</text>`}
   </g>`;
 }
 
