@@ -359,6 +359,55 @@ def test_names_of_a_hostile_program_are_text(tabs, shop):
     tab.page.unroute_all(behavior="wait")
 
 
+def test_a_large_job_is_drawn(tabs, shop):
+    """40 nodes, an operator with 4,096 bins at 200 tasks, and one with more bins than are listed."""
+    _, server = shop
+    nodes = [
+        {
+            "name": f"node {at}",
+            "kind": "map",
+            "upstreams": [f"node {at // 3}"] if at else [],
+            "keys": [],
+        }
+        for at in range(40)
+    ]
+    many = {
+        "tasks": 200, "bins": 4_096, "owners": [bin_ * 200 // 4_096 for bin_ in range(4_096)],
+        "bytes": [bin_ % 97 for bin_ in range(4_096)], "rows": None, "timesteps": 0,
+        "moving": [[7, 199]], "spread": [9],
+    }  # fmt: skip
+    listed = {**many, "bins": 20_000, "owners": [], "bytes": [], "moving": [], "spread": []}
+    tab = tabs.visit(server.url, ready=".key input")
+    for path, answer in (
+        ("dataflow", {"nodes": nodes}),
+        ("bins", {"operators": {"large": many, "larger": listed}}),
+    ):
+        body = json.dumps(answer)
+        tab.page.route(
+            f"{server.url}/{path}",
+            lambda route, body=body: route.fulfill(body=body, content_type="application/json"),
+        )
+    tab.page.locator(".key input").fill(server.token)
+    tab.page.keyboard.press("Enter")
+    tab.page.locator(".node").nth(39).wait_for()
+    assert sideways(tab) == 0
+    tab.page.get_by_role("button", name="bytes").click()
+    assert tab.page.locator(".map canvas").count() == 1
+    assert 200 * 2 <= tab.page.locator(".map canvas").bounding_box()["height"] <= 500
+    assert painted(tab, ".map canvas") > 20
+    assert "20,000 bins at 200 tasks: too many" in tab.page.locator(".map").nth(1).inner_text()
+    tab.page.locator(".map canvas").focus()
+    for _ in range(10):
+        tab.page.keyboard.press("ArrowRight")
+    assert tab.page.locator(".map .reading").inner_text() == (
+        "Bin 9: task 0, 9 bytes, its rows are shared by several tasks"
+    )
+    tab.page.keyboard.press("ArrowLeft")
+    tab.page.keyboard.press("ArrowLeft")
+    assert tab.page.locator(".map .reading").inner_text().endswith(", moves to task 199")
+    tab.page.unroute_all(behavior="wait")
+
+
 def test_nothing_but_its_own_files_can_run_or_be_fetched(tabs, shop):
     _, server = shop
     tab = tabs.visit(server.url, ready=".key input")
