@@ -81,9 +81,10 @@ test-peers: environment  ## run the programs of other systems that the docs show
 	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -r scripts/peers.txt
 	$(BIN)/python -m pytest -m peers tests/peers
 
-picture:  ## take the picture of a profile's page that the docs show, in a real Chromium
+picture:  ## take the pictures of pages that the docs show, in a real Chromium
 	scripts/bootstrap .venv-browser test,browser
 	.venv-browser/bin/python scripts/profile_page_picture.py
+	.venv-browser/bin/python scripts/dashboard_pictures.py
 
 check: lint test  ## everything that has to hold before a merge
 

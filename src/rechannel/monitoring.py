@@ -1,5 +1,5 @@
 """What a running job reports: the types of `job.status`, `job.last_progress`, `job.history()`, `job.sinks`,
-`job.savepoints`, `job.acts`, `job.advice()`.
+`job.savepoints`, `job.acts`, `job.advice()`, `job.nodes`, `job.bins()`, `job.flow()`.
 
 All are frozen values with `to_dict()`, which returns plain JSON values. `read_events` reads the telemetry log of a
 state directory.
@@ -42,11 +42,15 @@ __all__ = [
     "ControllerDecisions",
     "ControllerStatus",
     "CostFit",
+    "CriticalPath",
     "CurvePoint",
+    "DataflowNode",
     "Decided",
+    "Flow",
     "JobListener",
     "JobStatus",
     "LatencyFigures",
+    "OperatorBins",
     "OperatorNeed",
     "OperatorProgress",
     "OperatorStatus",
@@ -267,6 +271,75 @@ class ReconfigurationSummary(Facts):
     """Drivers that worked on it."""
     latency_ms: Mapping[str, LatencyFigures]
     """Durations of timesteps "before", "during" and "after" it, as far as they were measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataflowNode(Facts):
+    """A node of the running dataflow."""
+
+    name: str
+    kind: str
+    """source, sink, map, transform, union, ..., or the kind of an operator with state."""
+    upstreams: tuple[str, ...]
+    """Names of the nodes whose rows it receives."""
+    keys: tuple[str, ...] = ()
+    """Key columns of an operator with state."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorBins(Facts):
+    """The bins of an operator: which task owns each, and what it has. Lists are in the order of hashes."""
+
+    tasks: int
+    bins: int
+    owners: tuple[int, ...]
+    """Task of each bin in the next timestep; empty if there are very many bins."""
+    bytes: tuple[int, ...]
+    """Bytes of state of each bin, estimated from the sizes of its segments."""
+    rows: tuple[float, ...] | None
+    """Rows that each bin received in a timestep, on average over the latest ones; None if that is not known yet."""
+    timesteps: int
+    """Over how many of them."""
+    moving: tuple[tuple[int, int], ...] = ()
+    """(bin, task): bins that open reconfigurations still have to move, and the task that gets each."""
+    spread: tuple[int, ...] = ()
+    """Bins whose rows several tasks share."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CriticalPath(Facts):
+    """What the critical path of some timesteps is made of, as shares of it."""
+
+    first: int
+    last: int
+    """Timesteps."""
+    timesteps: int
+    """How many of them count: those of which every event is known."""
+    mean_ms: float
+    """Length of a timestep."""
+    kinds: Mapping[str, float]
+    """By kind of activity or message."""
+    operators: Mapping[str, float]
+    """By operator: of what its tasks did."""
+    tasks: Mapping[str, int]
+    """By operator: its task with the largest share."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow(Facts):
+    """What went from operator to operator in the latest timesteps, and what took their time."""
+
+    first: int | None
+    last: int | None
+    """Timesteps; None before the first."""
+    seconds: float
+    """From the launch of their first task to the end of their last."""
+    rows: Mapping[str, Mapping[str, int]]
+    """Rows that arrived, by sender and receiver."""
+    critical: CriticalPath | None
+    """None if it is not known."""
+    unknown: str = ""
+    """Why not, as a sentence."""
 
 
 class JobListener:

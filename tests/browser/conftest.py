@@ -31,6 +31,8 @@ class Tab:
     """A page that is open, and what it complained of and asked for."""
 
     page: Page
+    allowed: str
+    """What the address of everything that it asks for begins with."""
     complaints: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
 
@@ -93,17 +95,30 @@ class Tabs:
         """Open a page from a file. ready: what is there when it is drawn. options: of the browser's context."""
         file = self.folder / f"{len(self.opened)}.html"
         file.write_text(text, encoding="utf-8")
+        tab = self._tab(file.as_uri(), width, height, options)
+        tab.page.goto(file.as_uri())
+        tab.page.locator(ready).first.wait_for()
+        tab.settle()
+        return tab
+
+    def visit(
+        self, url: str, *, width: int = 1_280, height: int = 900, ready: str, **options: Any
+    ) -> Tab:
+        """Open a page that a server has. It may ask that server for more."""
+        tab = self._tab(f"{url}/", width, height, options)
+        tab.page.goto(url)
+        tab.page.locator(ready).first.wait_for()
+        return tab
+
+    def _tab(self, allowed: str, width: int, height: int, options: dict[str, Any]) -> Tab:
         size = {"width": width, "height": height}
         page = self.browser.new_page(viewport=size, reduced_motion="reduce", **options)
-        tab = Tab(page=page)
+        tab = Tab(page=page, allowed=allowed)
         self.opened.append(tab)
         page.on("console", lambda message: tab.hear(message.text))
         page.on("pageerror", lambda error: tab.complaints.append(str(error)))
         page.on("request", lambda request: tab.requests.append(request.url))
         page.set_default_timeout(PATIENCE)
-        page.goto(file.as_uri())
-        page.locator(ready).first.wait_for()
-        tab.settle()
         return tab
 
 
@@ -111,7 +126,10 @@ class Tabs:
 def tabs(browser: Browser, tmp_path: Path) -> Iterator[Tabs]:
     made = Tabs(browser, tmp_path)
     yield made
-    for number, tab in enumerate(made.opened):
+    for tab in made.opened:
         assert tab.complaints == []
-        assert tab.requests == [(tmp_path / f"{number}.html").as_uri()]
+        assert tab.requests[0] == tab.allowed
+        if tab.allowed.startswith("file:"):
+            assert len(tab.requests) == 1
+        assert all(url.startswith(tab.allowed) for url in tab.requests)
         tab.page.close()

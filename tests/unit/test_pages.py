@@ -23,6 +23,7 @@ from tests.pages import DOCS, run_page
         ("changing-a-stream", 5),
         ("controllers", 11),
         ("cookbook", 21),
+        ("dashboard", 1),
         ("datasets", 2),
         ("event-time", 9),
         ("from-bytewax", 2),
@@ -37,7 +38,7 @@ from tests.pages import DOCS, run_page
         ("scaling", 6),
         ("savepoints", 1),
         ("upgrading", 3),
-        ("watching-a-job", 5),
+        ("watching-a-job", 6),
     ],
 )
 def test_the_page_runs_as_it_is_written(name: str, answers: int, tmp_path: Path) -> None:

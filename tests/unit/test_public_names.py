@@ -68,8 +68,9 @@ GROUPS = {
     "control.library": "AutoScale Autopilot Balance BatchInterval Guard ModelUpdate Monitor Placement SkewJoin",
     "frames": "Context GroupFrame KeyedFrame ProcessFrame Rows Timer",
     "monitoring": (
-        "Act Amount BadRows ControllerDecisions ControllerStatus CostFit CurvePoint Decided JobListener JobStatus"
-        " LatencyFigures OperatorNeed OperatorProgress OperatorStatus PhaseTimes ReconfigurationSummary Replay"
+        "Act Amount BadRows ControllerDecisions ControllerStatus CostFit CriticalPath CurvePoint DataflowNode Decided"
+        " Flow JobListener JobStatus LatencyFigures OperatorBins OperatorNeed OperatorProgress OperatorStatus"
+        " PhaseTimes ReconfigurationSummary Replay"
         " ReplayedRows ReplayedState SavepointStatus SinkProgress SinkStatus SlowestTask SourceLag Steps StreamAdvice"
         " StreamNeeds TimestepProgress WindowFigures read_events"
     ),

@@ -39,6 +39,7 @@ from rechannel.cli.scale import scale
 from rechannel.cli.screen import complain
 from rechannel.cli.sql import sql
 from rechannel.cli.state import state
+from rechannel.cli.ui import ui
 from rechannel.cli.upgrade import upgrade
 from rechannel.cli.verify import verify
 from rechannel.errors import RechannelError
@@ -122,6 +123,7 @@ app.command("controllers")(controllers)
 app.add_typer(control, name="control")
 app.command("advice")(advice)
 app.command("watch")(watch)
+app.command("ui")(ui)
 app.command("profile")(profile)
 app.command("scale")(scale)
 app.command(

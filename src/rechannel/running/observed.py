@@ -14,9 +14,14 @@ from rechannel.errors import (
 from rechannel.model.configuration import Configuration
 from rechannel.model.text import Text
 from rechannel.monitoring import (
+    DataflowNode,
+    Flow,
     JobStatus,
+    OperatorBins,
     SinkStatus,
 )
+from rechannel.running.bins import bins_of
+from rechannel.running.flowing import MOST_TIMESTEPS, flow_of, nodes_of
 from rechannel.running.live import page, watch
 from rechannel.running.reconfiguration import failure
 from rechannel.running.standing import lags_of, operators_of
@@ -85,6 +90,30 @@ class Observed:
     def configuration(self) -> Configuration:
         """What the next timestep runs under."""
         return self._driver.position.configuration
+
+    @property
+    def nodes(self) -> tuple[DataflowNode, ...]:
+        """The nodes of the running dataflow, upstream first."""
+        return nodes_of(self._parts.switch.current.program.record)
+
+    def bins(self) -> dict[str, OperatorBins]:
+        """Return, for each operator with state, which task owns each bin, what it has, and where it is to move."""
+        state = self._parts.journal.state
+        return bins_of(
+            self.configuration,
+            state.configurations,
+            state.manifests,
+            self._hub.recent_tasks,
+            state.coordination.open,
+        )
+
+    def flow(self) -> Flow:
+        """Return what went from operator to operator in the latest timesteps, and what their critical path is made of.
+
+        Some hundred tasks take about 20 ms; the first call compiles the count of paths, or loads it, which takes
+        seconds. Without the extra `profile`, the critical path is not known.
+        """
+        return flow_of(self._hub.recent_tasks, self._hub.recent_events(MOST_TIMESTEPS))
 
     @property
     def sources(self) -> tuple[str, ...]:

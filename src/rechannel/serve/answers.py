@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 from rechannel.errors import NotReadyError
 from rechannel.model.configuration import Configuration
-from rechannel.monitoring import ControllerStatus, ReconfigurationSummary
+from rechannel.monitoring import ControllerStatus, JobStatus, ReconfigurationSummary
 from rechannel.reconfigure.record import OPEN
 from rechannel.running import RunningJob
 from rechannel.running.controllers import ControllerHandle
@@ -16,16 +17,24 @@ from rechannel.version import __version__
 
 def status_of(job: RunningJob) -> dict[str, Any]:
     """Status of the job, its operators, the offsets of its sources, and its lag."""
-    status = job.status.to_dict()
-    standing = status.pop("operators")
+    offsets = {name: job.committed_offset(name) for name in job.sources}
+    return with_configured(job.status, job.configuration, offsets)
+
+
+def with_configured(
+    status: JobStatus, configuration: Configuration, offsets: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a status with how its operators are configured, and the offsets of its sources."""
+    fields = status.to_dict()
+    standing = fields.pop("operators")
     return {
-        **status,
+        **fields,
         "version": __version__,
         "operators": {
             name: {**standing.get(name, {}), **configured}
-            for name, configured in operators_of(job.configuration).items()
+            for name, configured in operators_of(configuration).items()
         },
-        "sources": {name: job.committed_offset(name) for name in job.sources},
+        "sources": dict(offsets),
     }
 
 

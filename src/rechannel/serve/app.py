@@ -21,11 +21,15 @@ from rechannel.serve.deploy_routes import deploy_routes
 from rechannel.serve.failures import status_of
 from rechannel.serve.guard import Guard, Rules
 from rechannel.serve.health import health_routes
+from rechannel.serve.page.routes import page_routes
 from rechannel.serve.programs import Deploys
-from rechannel.serve.routes import BODIES, change_routes, watch_routes
+from rechannel.serve.routes import BODIES, change_routes, figure_routes
 from rechannel.serve.savepoint_routes import BODIES as OF_SAVEPOINTS
 from rechannel.serve.savepoint_routes import savepoint_routes
 from rechannel.serve.schemas import schemas as known_schemas
+from rechannel.serve.tagged import Tagged
+from rechannel.serve.watch_routes import watch_routes
+from rechannel.serve.watched import Live, Watched
 from rechannel.version import __version__
 
 _KINDS = {404: "not_found", 405: "not_allowed"}
@@ -33,27 +37,42 @@ _KINDS = {404: "not_found", 405: "not_allowed"}
 
 def application(job: RunningJob, rules: Rules, allowed: Allowed, deploys: Deploys) -> Guard:
     """The routes of a job, with the guard before them."""
+    app = _application(job.name, "A running job: watched, planned for and changed from outside.")
+    app.include_router(page_routes())
+    app.include_router(health_routes(job))
+    app.include_router(watch_routes(Live(job)))
+    app.include_router(figure_routes(job))
+    app.include_router(change_routes(job, allowed))
+    app.include_router(deploy_routes(job, deploys))
+    app.include_router(savepoint_routes(job))
+    app.include_router(control_routes(job, allowed))
+    return Guard(Tagged(app), rules)
+
+
+def read_only_application(job: Watched, rules: Rules) -> Guard:
+    """The page and the routes that only look, with the guard before them."""
+    app = _application(job.name, "A job as its state directory shows it: nothing can be changed.")
+    app.include_router(page_routes())
+    app.include_router(watch_routes(job))
+    return Guard(Tagged(app), rules)
+
+
+def _application(name: str, summary: str) -> FastAPI:
     app = _Application(
-        title=f"Rechannel: {job.name}",
-        summary="A running job: watched, planned for and changed from outside.",
+        title=f"Rechannel: {name}",
+        summary=summary,
         version=__version__,
         # These pages would load scripts from other sites.
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.include_router(health_routes(job))
-    app.include_router(watch_routes(job))
-    app.include_router(change_routes(job, allowed))
-    app.include_router(deploy_routes(job, deploys))
-    app.include_router(savepoint_routes(job))
-    app.include_router(control_routes(job, allowed))
     app.add_exception_handler(HTTPException, _unknown)
     app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(RechannelError, _failed)
     app.add_exception_handler(TimeoutError, _failed)
     app.add_exception_handler(Exception, _failed)
-    return Guard(app, rules)
+    return app
 
 
 class _Application(FastAPI):

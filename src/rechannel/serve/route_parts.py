@@ -41,7 +41,7 @@ ANY: dict[int | str, dict[str, Any]] = {status: WRONG[status] for status in (401
 """What may be wrong with any request."""
 
 QUERIES = {
-    "/progress": ("recent",),
+    "/progress": ("recent", "after"),
     "/reconfigurations": ("open", "last"),
     "/advice": ("policy", "utilisation", "interval", "rate", "window"),
 }
@@ -78,3 +78,17 @@ def documented_answer(schema: str) -> dict[int | str, dict[str, Any]]:
     """The answer in the OpenAPI document, by the name of its schema."""
     ref = {"$ref": f"#/components/schemas/{schema}"}
     return {200: {"description": "The answer.", "content": {"application/json": {"schema": ref}}}}
+
+
+def documented_members(
+    member: str, schema: str, *, by_name: bool = False
+) -> dict[int | str, dict[str, Any]]:
+    """An answer with one member: a value of a schema, a list of them, or (by_name) one for each name."""
+    ref: dict[str, Any] = {"$ref": f"#/components/schemas/{schema}"}
+    shape = {"type": "object", "additionalProperties": ref} if by_name else ref
+    if member.endswith("s") and not by_name:
+        shape = {"type": "array", "items": ref}
+    answer = {"type": "object", "properties": {member: shape}, "required": [member]}
+    return {
+        200: {"description": "The answer.", "content": {"application/json": {"schema": answer}}}
+    }

@@ -1,4 +1,4 @@
-"""The routes of a job."""
+"""The routes of a running job: its figures, and its changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from fastapi import APIRouter, Depends, Query, Response
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel
 
-from rechannel.model.codec import encode
 from rechannel.reconfigure.plan import Plan
 from rechannel.running import RunningJob
 from rechannel.serve import answers
@@ -38,49 +37,10 @@ _TEXT: dict[int | str, dict[str, Any]] = {
 }
 
 
-def watch_routes(job: RunningJob) -> APIRouter:
-    """Routes that change nothing."""
+def figure_routes(job: RunningJob) -> APIRouter:
+    """Routes that only look, and that only a running job has: advice, and metrics."""
     routes = APIRouter(tags=["watch"], responses=ANY, dependencies=[Depends(check_parameters)])
     registry = registry_of(job)
-
-    @routes.get(
-        "/status", summary="Status of the job, its operators, and the offsets of its sources"
-    )
-    def status() -> dict[str, Any]:
-        return answers.status_of(job)
-
-    @routes.get("/configuration", summary="The configuration of the next timestep, bin by bin")
-    def configuration() -> dict[str, Any]:
-        return dict(encode(job.configuration))
-
-    @routes.get("/progress", summary="Progress of the last committed timesteps, oldest first")
-    def progress(recent: Annotated[int, Query(ge=0, le=1000)] = 20) -> dict[str, Any]:
-        known = [each.to_dict() for each in job.recent_progress]
-        return {"last": known[-1] if known else None, "recent": known[-recent:] if recent else []}
-
-    @routes.get(
-        "/reconfigurations",
-        summary="The last reconfigurations of this job, or all open ones, oldest first",
-    )
-    def reconfigurations(
-        open: bool = False,  # noqa: A002 - the query's word
-        last: Annotated[int, Query(ge=1, le=10_000)] = 100,
-    ) -> dict[str, Any]:
-        found = answers.open_reconfigurations(job) if open else answers.history_of(job, last)
-        return {"reconfigurations": found}
-
-    @routes.get("/acts", summary="Upgrades, forks, savepoints, resets and edits, oldest first")
-    def acts() -> dict[str, Any]:
-        return {"acts": [one.to_dict() for one in job.acts]}
-
-    @routes.get(
-        "/reconfigurations/{id}",
-        summary="One of them: cause, phases, bins, bytes, latencies before, during and after",
-        responses={404: WRONG[404]},
-    )
-    def reconfiguration(id: str) -> dict[str, Any]:  # noqa: A002 - the path's word
-        with named_in_the_address():
-            return answers.reconfiguration_of(job, id)
 
     @routes.get(
         "/advice",

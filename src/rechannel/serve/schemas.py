@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from rechannel.monitoring import DataflowNode, Flow, OperatorBins, SinkStatus
 from rechannel.reconfigure import strategies
 from rechannel.reconfigure.changes.registry import requestable
 from rechannel.reconfigure.changes.together import MOST_CHANGES
@@ -18,6 +19,9 @@ from rechannel.scaling.needs.values import StreamAdvice
 Schema: TypeAlias = dict[str, Any]
 Schemas: TypeAlias = dict[str, Schema]
 
+ANSWERS = (StreamAdvice, DataflowNode, OperatorBins, Flow, SinkStatus)
+"""Values that answers hold."""
+
 REF = "#/components/schemas/{name}"
 
 
@@ -27,7 +31,7 @@ def schemas() -> Schemas:
         **_kinds("Change", requestable()),
         **_kinds("Strategy", strategies.KINDS),
         **_plan(),
-        **msgspec.json.schema_components([StreamAdvice], ref_template=REF)[1],
+        **msgspec.json.schema_components(ANSWERS, ref_template=REF)[1],
     }
 
 

@@ -133,6 +133,7 @@ def serve(
     from rechannel.serve.app import application
     from rechannel.serve.guard import Rules
     from rechannel.serve.health import OPEN
+    from rechannel.serve.page.routes import open_paths
     from rechannel.serve.programs import Deploys, programs_of
 
     if not job.is_active:
@@ -151,7 +152,7 @@ def serve(
         bound=host,
         token=secret,
         local=token is None and is_loopback(host),
-        unlocked=OPEN,
+        unlocked=OPEN | open_paths(),
     )
     config = configuration(application(job, rules, allowed, deploys))
     return Server(job, uvicorn.Server(config), listener, secret, left)

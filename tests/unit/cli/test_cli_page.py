@@ -39,7 +39,17 @@ COMMANDS = [
         "repair",
         "replay",
     ),
-    *("reconfigure", "plan", "history", "abort", "controllers", "control", "watch", "profile"),
+    *(
+        "reconfigure",
+        "plan",
+        "history",
+        "abort",
+        "controllers",
+        "control",
+        "watch",
+        "ui",
+        "profile",
+    ),
     *("scale", "advice"),
 ]
 

@@ -43,6 +43,63 @@ def test_progress(ask, clicks):
         assert "recent" in answer["message"]
 
 
+def test_progress_after_a_timestep(ask, clicks):
+    for user in ("cleo", "dan"):
+        clicks.push([(user, 3)])
+
+    def numbers(query):
+        return [facts["timestep"] for facts in ask("GET", f"/progress?{query}")[1]["recent"]]
+
+    assert numbers("after=0") == [1, 2, 3]
+    assert numbers("after=1&recent=1") == [3]
+    assert numbers("after=3") == []
+    assert ask("GET", "/progress?after=3")[1]["last"]["timestep"] == 3
+    assert ask("GET", "/progress?after=-1")[0] == 422
+
+
+def test_what_is_drawn(ask, clicks):
+    assert ask("GET", "/dataflow")[1]["nodes"] == [
+        {"name": "clicks", "kind": "source", "upstreams": [], "keys": []},
+        {"name": "users", "kind": "aggregate", "upstreams": ["clicks"], "keys": ["user"]},
+        {"name": "totals", "kind": "track", "upstreams": ["clicks"], "keys": ["user"]},
+        {"name": "out", "kind": "sink", "upstreams": ["users"], "keys": []},
+    ]
+    status, answer = ask("GET", "/bins")
+    assert status == 200
+    assert answer["operators"].keys() == {"users", "totals"}
+    assert answer["operators"]["users"]["owners"] == list(
+        clicks.running.configuration.operators["users"].routing.owners
+    )
+    assert sum(answer["operators"]["users"]["bytes"]) > 0
+    assert ask("GET", "/sinks")[1]["sinks"]["out"]["owed"] == 0
+    status, answer = ask("GET", "/flow")
+    assert status == 200
+    assert answer["flow"].keys() == {"first", "last", "seconds", "rows", "critical", "unknown"}
+
+
+def test_bins_say_where_an_open_reconfiguration_moves_them(busy):
+    _, server = busy
+    asked = {
+        "change": {**RESCALE, "operator": "counts"},
+        "strategy": {"kind": "fluid", "bins": 8, "gap": 5},
+    }
+    with client_of(server) as client:
+        before = client.get("/bins").json()["operators"]["counts"]
+        assert (before["tasks"], before["moving"]) == (2, [])
+        plan = client.post("/plan", json=asked).json()
+        id_ = client.post("/reconfigure", json=asked).json()["id"]
+        seen, moved = [], None
+        while client.get(f"/reconfigurations/{id_}").json()["open"]:
+            seen.append(client.get("/bins").json()["operators"]["counts"])
+        moved = client.get("/bins").json()["operators"]["counts"]
+    wanted = dict(pair for one in seen for pair in map(tuple, one["moving"]))
+    assert any(one["moving"] for one in seen)
+    assert len(wanted) <= sum(one["bins"] for one in plan["affected"])
+    assert set(wanted.values()) <= {0, 1, 2, 3}
+    assert all(moved["owners"][bin_] == task for bin_, task in wanted.items())
+    assert (moved["tasks"], moved["moving"]) == (4, [])
+
+
 def test_advice(ask, clicks):
     for _ in range(5):
         clicks.clock[0] += 1_000

@@ -10,13 +10,18 @@ from tests.support.asking import bearer
 schemathesis = pytest.importorskip("schemathesis")
 
 OPERATIONS = (
+    "GET /",
     "GET /livez",
     "GET /readyz",
     "GET /status",
     "GET /configuration",
+    "GET /sinks",
     "GET /progress",
     "GET /reconfigurations",
     "GET /reconfigurations/{id}",
+    "GET /dataflow",
+    "GET /bins",
+    "GET /flow",
     "GET /advice",
     "GET /metrics",
     "POST /plan",

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Take the pictures of the dashboard that the docs show.
+
+    make picture
+
+Needs the extra `browser`, and Chromium: CHROMIUM=PATH names one that is not on the PATH.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from playwright.sync_api import Browser, Page, sync_playwright  # noqa: E402
+
+import rechannel as rc  # noqa: E402
+from rechannel.running import RunningJob  # noqa: E402
+from tests.support import busy_shop  # noqa: E402
+
+IMAGES = ROOT / "docs" / "images"
+WIDTH, HEIGHT = 1_280, 1_500
+PHONE = {"width": 390, "height": 844}
+PATIENCE_MS = 120_000
+
+
+def main() -> int:
+    """Take the pictures, and return the exit status."""
+    browser = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    if browser is None:
+        print("there is no Chromium: apt-get install chromium, or set CHROMIUM=PATH")
+        return 1
+    flags = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        job = busy_shop.start(Path(folder) / "state", interval_ms=400, rows=8_000)
+        opened = playwright.chromium.launch(executable_path=browser, args=flags)
+        try:
+            with job.serve(port=0) as server:
+                _take(opened, job, server.url, server.token)
+        finally:
+            opened.close()
+            job.stop()
+    return 0
+
+
+def _take(browser: Browser, job: RunningJob, url: str, token: str) -> None:
+    page = _entered(
+        browser, url, token, viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light"
+    )
+    page.locator(".critical .stack span").first.wait_for()
+    _wait(lambda: job.status.timestep > 40)
+    change = job.reconfigure(
+        rc.changes.rescale("customers", tasks=6),
+        rc.strategies.fluid(bins=4, gap=1),
+        cause="the evening is busy",
+    )
+    _wait(lambda: change.summary().bins >= 24)
+    page.wait_for_timeout(2_500)
+    _shoot(page, "dashboard")
+    change.wait(120)
+    form = page.locator("form.change")
+    form.locator("#change-operator").fill("visitors")
+    form.locator("#change-tasks").fill("5")
+    form.locator("[name=strategy]").select_option("fluid")
+    form.locator("#strategy-budget_ms").fill("20")
+    form.locator("[name=cause]").fill("sale on Friday")
+    form.get_by_role("button", name="Plan", exact=True).click()
+    form.locator(".plan").wait_for()
+    form.screenshot(path=IMAGES / "dashboard-plan.png")
+    print("wrote docs/images/dashboard-plan.png")
+    phone = _entered(
+        browser, url, token, viewport=PHONE, color_scheme="dark", device_scale_factor=2
+    )
+    phone.locator(".critical .stack span").first.wait_for()
+    phone.locator("#bins").scroll_into_view_if_needed()
+    phone.wait_for_timeout(1_500)
+    _shoot(phone, "dashboard-phone")
+
+
+def _entered(browser: Browser, url: str, token: str, **context: object) -> Page:
+    page = browser.new_page(reduced_motion="reduce", **context)
+    page.set_default_timeout(PATIENCE_MS)
+    page.goto(url)
+    page.locator(".key input").fill(token)
+    page.keyboard.press("Enter")
+    page.locator("#dataflow .node").first.wait_for()
+    return page
+
+
+def _shoot(page: Page, name: str) -> None:
+    path = IMAGES / f"{name}.png"
+    page.screenshot(path=path)
+    print(f"wrote {path.relative_to(ROOT)}")
+
+
+def _wait(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_MS / 1e3
+    while not holds():
+        if time.monotonic() > deadline:
+            msg = "the job does not get on"
+            raise TimeoutError(msg)
+        time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The page of a job: its files, and the routes that answer with them."""
