@@ -42,6 +42,8 @@ from rechannel.engine.journal.lease import Holder, process_started
 from rechannel.engine.journal.reading import kept_entries, read_only
 from rechannel.engine.journal.standby import Standby, wait
 from rechannel.engine.journal.this_driver import this_holder
+from rechannel.engine.letters.choosing import Asked as LettersAsked
+from rechannel.engine.letters.replaying import Letters
 from rechannel.engine.program.explain import explain
 from rechannel.engine.program.physical import compile_plan
 from rechannel.engine.program.resetting import Reset
@@ -56,7 +58,7 @@ from rechannel.model.text import Text
 from rechannel.reconfigure.arguments import check_words
 from rechannel.reconfigure.deploy import Deploy
 from rechannel.reconfigure.upgrade_plan import UpgradePlan
-from rechannel.replayed import Replay
+from rechannel.replayed import Replay, ReplayedLetters
 from rechannel.running import Replayable, RunningJob, Server
 from rechannel.serve import serve
 from rechannel.serve.allowed import Allowed
@@ -463,6 +465,41 @@ class Job:
         moved = parts.journal.state.offsets.get(source) != before
         self._running(parts, in_process).await_termination()
         return moved
+
+    def replay_dead_letters(
+        self,
+        *operators: str,
+        error: str = "",
+        since: int | None = None,
+        until: int | None = None,
+        plan: bool = False,
+        cause: str = "asked for in Python",
+    ) -> ReplayedLetters:
+        """Let rows that operators could not handle be tried once more, as input of the next timesteps.
+
+        The program has to be the one that the state directory belongs to; the job may run meanwhile, or be started
+        later. Each dead letter is taken once, by one call: a call that dies before it has taken any changes nothing.
+        A row that fails again is a dead letter again, whose `offset` says how many `attempts` there were.
+
+        Args:
+            operators: with `with_replays` before them; none = all of them.
+            error: only those whose error has this text in it.
+            since, until: only those of these timesteps, ends included.
+            plan: only return what would be taken.
+            cause: who asks and why.
+
+        Raises:
+            RefusedError: an operator takes no replayed rows, its dead letters cannot be read back, or the
+                program is not the one of the state directory.
+            UnknownOperatorError: there is no such operator.
+            NotReadyError: nothing is committed yet.
+        """
+        check_words(cause, "cause")
+        asked = LettersAsked(
+            operators=operators, error=error, since=since, until=until, cause=cause
+        )
+        letters = Letters(dataflow=self.dataflow, store=self._store, state=read_only(self._store))
+        return letters.plan(asked) if plan else letters.replay(asked, int(wall_clock()))
 
     def _declared(self, allow: Sequence[str]) -> dict[str, Any]:
         """What the job says of every start. allow: modules that are allowed, in addition to its own."""

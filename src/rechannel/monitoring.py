@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rechannel.model.facts import Facts
-from rechannel.replayed import Replay, ReplayedRows, ReplayedState
+from rechannel.replayed import LettersOf, Replay, ReplayedLetters, ReplayedRows, ReplayedState
 from rechannel.scaling.decided import Decided
 from rechannel.scaling.needs.values import (
     Amount,
@@ -47,12 +47,14 @@ __all__ = [
     "JobListener",
     "JobStatus",
     "LatencyFigures",
+    "LettersOf",
     "OperatorNeed",
     "OperatorProgress",
     "OperatorStatus",
     "PhaseTimes",
     "ReconfigurationSummary",
     "Replay",
+    "ReplayedLetters",
     "ReplayedRows",
     "ReplayedState",
     "SavepointStatus",

@@ -32,6 +32,7 @@ from rechannel.cli.jobs.watch import watch
 from rechannel.cli.profile import profile
 from rechannel.cli.repair import repair
 from rechannel.cli.replay import replay
+from rechannel.cli.replay_dead_letters import replay_dead_letters
 from rechannel.cli.reset import reset
 from rechannel.cli.run import run
 from rechannel.cli.savepoint import savepoint, savepoints
@@ -111,6 +112,7 @@ app.command("events")(events)
 app.command("verify")(verify)
 app.command("repair")(repair)
 app.command("replay")(replay)
+app.command("replay-dead-letters")(replay_dead_letters)
 app.command("savepoint")(savepoint)
 app.command("savepoints")(savepoints)
 app.command("fork")(fork)
