@@ -18,7 +18,7 @@ from tests.pages import DOCS, run_page
 @pytest.mark.parametrize(
     ("name", "answers"),
     [
-        ("bad-data", 3),
+        ("bad-data", 4),
         ("changelogs", 1),
         ("changing-a-stream", 5),
         ("controllers", 11),

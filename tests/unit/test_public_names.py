@@ -69,9 +69,9 @@ GROUPS = {
     "frames": "Context GroupFrame KeyedFrame ProcessFrame Rows Timer",
     "monitoring": (
         "Act Amount BadRows ControllerDecisions ControllerStatus CostFit CurvePoint Decided JobListener JobStatus"
-        " LatencyFigures OperatorNeed OperatorProgress OperatorStatus PhaseTimes ReconfigurationSummary Replay"
-        " ReplayedRows ReplayedState SavepointStatus SinkProgress SinkStatus SlowestTask SourceLag Steps StreamAdvice"
-        " StreamNeeds TimestepProgress WindowFigures read_events"
+        " LatencyFigures LettersOf OperatorNeed OperatorProgress OperatorStatus PhaseTimes ReconfigurationSummary"
+        " Replay ReplayedLetters ReplayedRows ReplayedState SavepointStatus SinkProgress SinkStatus SlowestTask"
+        " SourceLag Steps StreamAdvice StreamNeeds TimestepProgress WindowFigures read_events"
     ),
     "expectations": "between in_set matches_regex not_null satisfies",
     "formats": "Format Registry avro avro_schema json protobuf registry",

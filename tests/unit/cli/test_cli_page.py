@@ -38,6 +38,7 @@ COMMANDS = [
         "verify",
         "repair",
         "replay",
+        "replay-dead-letters",
     ),
     *("reconfigure", "plan", "history", "abort", "controllers", "control", "watch", "profile"),
     *("scale", "advice"),
@@ -64,7 +65,7 @@ def options_of(command: str) -> set[str]:
 
 def test_every_command_has_a_section():
     group = typer.main.get_command(app)
-    assert set(re.findall(r"^## (\w+)$", PAGE, re.MULTILINE)) == set(group.commands)
+    assert set(re.findall(r"^## ([\w-]+)$", PAGE, re.MULTILINE)) == set(group.commands)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

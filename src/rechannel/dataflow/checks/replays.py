@@ -26,7 +26,7 @@ def replays_of(dataflow: Dataflow) -> dict[str, Source]:
 def columns_of(source: Source) -> pa.Schema:
     """Return the columns of a source of replayed dead letters."""
     if not isinstance(source.connector, ReplayedConnector):
-        raise TypeError(f"{label(source)} is none")
+        raise TypeError(f"{label(source)} is not one")
     return source.connector.schema
 
 

@@ -88,6 +88,12 @@ class Letters:
 
     def _chosen(self, name: str, asked: Asked) -> Chosen:
         source = replays_of(self.dataflow)[name]
+        if not self.state.offsets.get(str(source.name)):
+            msg = (
+                f"source {source.name!r} has not begun: let the job run with this program until its next timestep is"
+                " committed, which it is without input"
+            )
+            raise NotReadyError(msg)
         until = min(self._latest, asked.until) if asked.until is not None else self._latest
         kept = letters_in(keeper_of(self.dataflow, name), asked.since, until)
         taken = Taken.of(self._log(source).files())

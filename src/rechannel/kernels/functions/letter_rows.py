@@ -1,6 +1,6 @@
 """The rows of dead letters, from their texts: the inverse of `row_texts`. And how often a row was tried.
 
-Texts lose types, so each row is written as text again: if that gives another text, the row is none with these columns.
+Texts lose types, so each row is written as text again: if that gives another text, the row does not fit these columns.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def letter_rows(texts: Sequence[str], schema: pa.Schema, needed: frozenset[str])
 
 
 def _row(text: str, schema: pa.Schema, needed: frozenset[str]) -> pa.RecordBatch:
-    """Return a row. Raises ValueError and others if the text is none with these columns."""
+    """Return a row. Raises ValueError and others if the text does not fit these columns."""
     row = json.loads(text)
     if not isinstance(row, dict):
         raise ValueError("it is no row, but the text of a record that the source could not read")

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 
 
 class ReplayedReader(NativeReader):
-    """Reads a `ReplayedConnector`. Offsets are {"files": number of files read}.
+    """Reads a `ReplayedConnector`. Offsets are {"files": number of files read, "begun": whether a timestep has}.
 
-    Files stay: they say which dead letters were replayed. A source that is new begins after those that are there.
+    Files stay: they say which dead letters were replayed. A source that is new begins after those that are there. So
+    that no file can come between that and its first timestep, it has a first timestep without rows, and nothing is
+    appended to the log before the journal has its offset.
     """
 
     repeats = True
@@ -37,7 +39,7 @@ class ReplayedReader(NativeReader):
 
     def initial(self) -> Offset:
         """Return the offset after the files of an earlier source of this name."""
-        return {"files": self._log.newest()}
+        return {"files": self._log.newest(), "begun": False}
 
     def latest(self, start: Offset, stream_ms: int, bound: Bound = UNBOUNDED) -> Offset:
         """Return the offset after the files that a timestep takes. See `SourceReader`."""
@@ -45,11 +47,11 @@ class ReplayedReader(NativeReader):
         self.complaint = None
         done = start["files"]
         last = self._log.newest(done)
-        if last == done:
-            return start
-        self._log.settle(last)
-        taken, _ = cut(self._sizes(done + 1, last), bound.bytes)
-        return {"files": done + taken} if taken else start
+        taken = 0
+        if last > done:
+            self._log.settle(last)
+            taken, _ = cut(self._sizes(done + 1, last), bound.bytes)
+        return {"files": done + taken, "begun": True}
 
     def layout(self, start: Offset, end: Offset) -> list[Split]:
         """Return the rows of each file that were tried equally often."""

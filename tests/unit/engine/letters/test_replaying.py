@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from msgspec import structs
 
 import rechannel as rc
 from rechannel import aggregates as agg
@@ -136,6 +138,7 @@ def test_a_running_job_takes_them_after_a_deploy(shop):
     with pytest.raises(RefusedError, match=r"put \.with_replays\('parse'\) directly before it"):
         running.replay_dead_letters("parse")
     running.deploy(shop.job(mended)).wait()
+    running.process_all_available()
     assert running.replay_dead_letters("parse", cause="mended").rows == 1
     running.process_all_available()
     assert running.state("shops").to_pylist() == [{"shop": "b", "n": 1, "sum": 0.0}]
@@ -269,14 +272,33 @@ def test_they_are_read_from_datasets_and_json_too(shop, sink):
     rows = rc.read().memory(shop.orders, name="orders").with_replays("parse")
     ends = flows(shop.place, rows, lambda write: getattr(write, sink)(shop.place / "bad"))
     running = rc.Job("shop", ends, state=shop.place / "state").start(in_process=rc.InProcess())
+    running.process_all_available()
     for n in range(3):
         shop.orders.push([record(n, NONE)])
         running.process_all_available()
-    assert running.replay_dead_letters(since=2).rows == 2
+    assert running.replay_dead_letters(since=3).rows == 2
     running.process_all_available()
     (one,) = running.replay_dead_letters(plan=True).operators
     assert (one.rows, one.before) == (3, 2)
     running.stop()
+
+
+def test_a_source_that_has_not_begun_is_refused_and_one_that_comes_again_reads_nothing_twice(shop):
+    shop.run(shop.job(replays=False), LACKS)
+    job = shop.job(mended)
+    running = job.start(in_process=rc.InProcess(), upgrade=True)
+    running.process_all_available()
+    assert running.replay_dead_letters().rows == 1
+    running.process_all_available()
+    running.stop()
+    shop.run(shop.job(mended, replays=False), upgrade=True, without=["parse_replays"])
+    assert shop.run(job, upgrade=True) == {"b": (1, 0.0)}
+    assert not job.replay_dead_letters().rows
+
+    state = structs.replace(read_only(job._store), offsets={})
+    letters = Letters(dataflow=job.dataflow, store=job._store, state=state)
+    with pytest.raises(NotReadyError, match="source 'parse_replays' has not begun"):
+        letters.replay(Asked(), 0)
 
 
 def test_replayed_rows_may_go_only_to_their_operator(shop):
@@ -301,3 +323,78 @@ def test_the_other_rows_of_a_batch_run_are_what_they_are_without(shop):
     with rc.run_batch(ends, in_process=rc.InProcess()) as result:
         assert result.output("good").to_pylist() == [{"shop": "a", "price": 3.0}]
         assert result.output("bad").num_rows == 1
+
+
+def summed(key: str, state: Any, rows: Any) -> Any:
+    if "bad" in rows["v"]:
+        raise ValueError("bad")
+    return (state or 0) + len(rows["v"])
+
+
+def lenient(key: str, state: Any, rows: Any) -> Any:
+    return (state or 0) + sum(value != "worse" for value in rows["v"])
+
+
+def test_rows_of_an_operator_with_state_count_their_attempts_in_the_log(tmp_path):
+    source = script("k STRING, v STRING")
+
+    def job(function: Any) -> rc.Job:
+        rows = rc.read().memory(source, name="in").with_replays("op")
+        op = rows.key_by("k").track(function, state="n BIGINT", name="op", on_error="dead_letter")
+        good = op.write.memory("good", name="good")
+        bad = rc.dead_letters(good).write.parquet(tmp_path / "bad", name="bad")
+        return rc.Job("tracked", [good, bad], state=tmp_path / "state")
+
+    running = job(summed).start(in_process=rc.InProcess())
+    source.push([{"k": "a", "v": "bad"}, {"k": "b", "v": "fine"}])
+    for attempts in (1, 2):
+        running.process_all_available()
+        assert running.replay_dead_letters().rows == 1
+        taken = ReplayLog(running._parts.opener.store, "op_replays").read(attempts)
+        assert taken.column("attempts").to_pylist() == [attempts]
+    running.process_all_available()
+    running.deploy(job(lenient)).wait()
+    running.replay_dead_letters()
+    running.process_all_available()
+    found = {row["k"]: row["n"] for row in running.state("op").to_pylist()}
+    assert found == {"a": 1, "b": 1}
+    running.stop()
+
+
+def test_records_that_were_cut_are_refused(shop):
+    rows = rc.read().memory(shop.orders, name="orders").with_replays("read")
+    made = rows.decode(
+        rc.formats.json("shop STRING, price DOUBLE"), name="read", on_error="dead_letter"
+    )
+    good = made.write.memory("good", name="good")
+    bad = rc.dead_letters(good).write.parquet(shop.place / "bad", name="bad")
+    job = rc.Job("shop", [good, bad], state=shop.place / "state")
+    shop.orders.push([record(0, "x" * 70_000), record(1, "price: 7")])
+    running = job.start(in_process=rc.InProcess())
+    running.process_all_available()
+    (one,) = running.replay_dead_letters().operators
+    assert (one.rows, one.refused) == (1, {"only the beginning of the record was kept": 1})
+    running.process_all_available()
+    assert json.loads(shop.letters()[-1]["offset"])["attempts"] == 2
+    running.stop()
+
+
+def stamped(row: Any) -> Any:
+    minute = int(row.value)
+    return datetime(2026, 1, 1, 0, minute, tzinfo=UTC)
+
+
+def test_replayed_rows_hold_no_watermark_back(shop):
+    rows = rc.read().memory(shop.orders, name="orders").with_replays("at")
+    at = rows.map(stamped, "t TIMESTAMP", name="at", on_error="dead_letter").event_time("t")
+    counts = at.window(rc.windows.tumbling("1 minute")).aggregate(n=agg.count(), name="counts")
+    good = counts.write.memory("good", name="good")
+    bad = rc.dead_letters(good).write.parquet(shop.place / "bad", name="bad")
+    running = rc.Job("shop", [good, bad], state=shop.place / "state").start(
+        in_process=rc.InProcess()
+    )
+    for n, value in enumerate(("1", "1", "one", "2", "3")):
+        shop.orders.push([record(n, value)])
+    running.process_all_available()
+    assert [row["n"] for row in running.memory("good").to_pylist()] == [2, 1]
+    running.stop()
