@@ -24,6 +24,8 @@ from rechannel.assembly import (
     Seams,
     Start,
     assemble,
+    edit_state,
+    plan_edit,
     plan_upgrade,
     replay,
 )
@@ -49,12 +51,16 @@ from rechannel.engine.program.physical import compile_plan
 from rechannel.engine.program.resetting import Reset
 from rechannel.engine.program.steps import first_configuration
 from rechannel.engine.program.versions import bound
+from rechannel.engine.repair.editing import StateEdit
+from rechannel.engine.repair.this_hand import this_hand, this_user
 from rechannel.engine.replay.judging import Shown
 from rechannel.engine.replay.programs import dataflow_then
 from rechannel.engine.replay.selecting import Selection, asked_for, select
 from rechannel.errors import DataflowError, NotReadyError, RefusedError
 from rechannel.job_seams import InProcess, job_seams, steady_clock, wall_clock
+from rechannel.kernels.tasks.edit import EditFunction
 from rechannel.model.text import Text
+from rechannel.monitoring import EditedState
 from rechannel.reconfigure.arguments import check_words
 from rechannel.reconfigure.deploy import Deploy
 from rechannel.reconfigure.upgrade_plan import UpgradePlan
@@ -465,6 +471,63 @@ class Job:
         moved = parts.journal.state.offsets.get(source) != before
         self._running(parts, in_process).await_termination()
         return moved
+
+    def edit_state(
+        self,
+        operator: str,
+        function: EditFunction,
+        *,
+        reason: str,
+        plan: bool = False,
+        again: bool = False,
+        allow: Sequence[str] = (),
+        in_process: InProcess | None = None,
+    ) -> EditedState:
+        """Let a function make the state of an operator anew, as of the latest committed timestep. No driver may run.
+
+        The function is given the rows as they are stored (key columns, then state columns, as
+        `RunningJob.state_table` without hashes) as an Arrow table, and returns those that take their place, with the
+        same columns and one row for each key. State of more than about a million rows is given in pieces, by the
+        hashes of keys: a row must be returned in the call that its key belongs to. It is one entry of the journal.
+
+        What was published stays, and an edit publishes nothing: downstream sees an edited key when a row of that key
+        comes next. Savepoints, and earlier timesteps that are kept, stay as they are.
+
+        Args:
+            operator: its name.
+            function: makes the rows.
+            reason: who asks and why, for the history.
+            plan: only return what would be done.
+            again: make an edit once more that was made already, with the same function and reason, on the same
+                timestep.
+            allow: modules as in `Job`, in addition to those.
+            in_process: without Spark.
+
+        Raises:
+            StateInUseError: a driver runs on the state directory.
+            OtherDataflowError, OldProgramError: the program is not the one of the state directory.
+            UserFunctionError: what the function raises, or that it returns other columns, a key twice, or a key of
+                another piece.
+            RefusedError: the edit was made already.
+            UnknownOperatorError, NotReadyError: there is no such operator, or no state yet.
+        """
+        check_words(reason, "reason")
+        asked = StateEdit(
+            operator=operator,
+            function=function,
+            path=f"{function.__module__}:{function.__qualname__}",
+            cause=reason,
+            again=again,
+        )
+        given = {
+            "name": self.name,
+            "dataflow": self.dataflow,
+            "start": Start(**self._declared(allow)),
+        }
+        seams = self._seams(wall_clock, in_process)
+        if plan:
+            return plan_edit(seams, asked, **given)
+        return edit_state(seams, asked, this_hand(), this_user(), **given)
 
     def replay_dead_letters(
         self,

@@ -44,6 +44,7 @@ __all__ = [
     "CostFit",
     "CurvePoint",
     "Decided",
+    "EditedState",
     "JobListener",
     "JobStatus",
     "LatencyFigures",
@@ -176,6 +177,33 @@ class SinkStatus(Facts):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EditedState(Facts):
+    """What `Job.edit_state` has done to the state of an operator, or would do."""
+
+    operator: str
+    timestep: int
+    """The latest committed one, whose state it is."""
+    changed: int
+    """Rows whose state differs, of keys that stay."""
+    added: int
+    """Rows of new keys."""
+    removed: int
+    """Rows of keys that are gone."""
+    same: int
+    """Rows that stay as they are."""
+    done: bool
+    """Whether the state was edited; False for a plan, and if nothing differs."""
+
+    def __str__(self) -> str:
+        what = "is edited" if self.done else "would be edited"
+        what = what if self.changed or self.added or self.removed else "stays as it is"
+        return (
+            f"State of {self.operator!r} as of timestep {self.timestep} {what}: {self.changed:,} rows changed,"
+            f" {self.added:,} added, {self.removed:,} removed, {self.same:,} as before"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SavepointStatus(Facts):
     """A committed timestep that has a name, and whose state is kept."""
 
@@ -198,7 +226,7 @@ class Act(Facts):
     """What was done to a state directory beside its timesteps and reconfigurations."""
 
     kind: str
-    """upgrade, fork, savepoint, savepoint dropped, reset or edit."""
+    """upgrade, return, fork, savepoint, savepoint dropped, reset or edit."""
     time_ms: int
     """When, Unix milliseconds."""
     timestep: int | None

@@ -103,8 +103,8 @@ class Edit:
     """A text and the one after it. said: what is declared beside it. state: of operators at the end, by key.
 
     refused: what the message says without what is declared; "" = it is not refused. live: what a running job says of it
-    that leaves it to a restart; "" = it carries it out. anew: columns and operators that begin at the edit, so that they
-    are not those of a batch."""
+    that leaves it to a restart; "" = it carries it out. anew: columns and operators that begin at the edit, and so are
+    not those of a batch."""
 
     new: Flows
     old: Flows = before

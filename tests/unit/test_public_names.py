@@ -68,10 +68,10 @@ GROUPS = {
     "control.library": "AutoScale Autopilot Balance BatchInterval Guard ModelUpdate Monitor Placement SkewJoin",
     "frames": "Context GroupFrame KeyedFrame ProcessFrame Rows Timer",
     "monitoring": (
-        "Act Amount BadRows ControllerDecisions ControllerStatus CostFit CurvePoint Decided JobListener JobStatus"
-        " LatencyFigures LettersOf OperatorNeed OperatorProgress OperatorStatus PhaseTimes ReconfigurationSummary"
-        " Replay ReplayedLetters ReplayedRows ReplayedState SavepointStatus SinkProgress SinkStatus SlowestTask"
-        " SourceLag Steps StreamAdvice StreamNeeds TimestepProgress WindowFigures read_events"
+        "Act Amount BadRows ControllerDecisions ControllerStatus CostFit CurvePoint Decided EditedState JobListener"
+        " JobStatus LatencyFigures LettersOf OperatorNeed OperatorProgress OperatorStatus PhaseTimes"
+        " ReconfigurationSummary Replay ReplayedLetters ReplayedRows ReplayedState SavepointStatus SinkProgress"
+        " SinkStatus SlowestTask SourceLag Steps StreamAdvice StreamNeeds TimestepProgress WindowFigures read_events"
     ),
     "expectations": "between in_set matches_regex not_null satisfies",
     "formats": "Format Registry avro avro_schema json protobuf registry",

@@ -16,6 +16,7 @@ import typer
 
 from rechannel.cli.bench import bench
 from rechannel.cli.demo import demo
+from rechannel.cli.edit_state import edit_state
 from rechannel.cli.fork import fork
 from rechannel.cli.ingest import ingest
 from rechannel.cli.jobs.abort import abort
@@ -107,6 +108,7 @@ app.command("reset")(reset)
 app.command("ingest")(ingest)
 app.command("status")(status)
 app.command("state")(state)
+app.command("edit-state")(edit_state)
 app.command("sql")(sql)
 app.command("events")(events)
 app.command("verify")(verify)

@@ -27,6 +27,7 @@ COMMANDS = [
         "run",
         "upgrade",
         "deploy",
+        "edit-state",
         "reset",
         "savepoint",
         "savepoints",
