@@ -491,7 +491,7 @@ class Job:
         hashes of keys: a row must be returned in the call that its key belongs to. It is one entry of the journal.
 
         What was published stays, and an edit publishes nothing: downstream sees an edited key when a row of that key
-        comes next. Savepoints, and earlier timesteps that are kept, stay as they are.
+        comes next. Savepoints, and earlier timesteps that are kept, are not touched.
 
         Args:
             operator: its name.

@@ -190,13 +190,13 @@ class EditedState(Facts):
     removed: int
     """Rows of keys that are gone."""
     same: int
-    """Rows that stay as they are."""
+    """Rows that are as before."""
     done: bool
     """Whether the state was edited; False for a plan, and if nothing differs."""
 
     def __str__(self) -> str:
         what = "is edited" if self.done else "would be edited"
-        what = what if self.changed or self.added or self.removed else "stays as it is"
+        what = what if self.changed or self.added or self.removed else "does not change"
         return (
             f"State of {self.operator!r} as of timestep {self.timestep} {what}: {self.changed:,} rows changed,"
             f" {self.added:,} added, {self.removed:,} removed, {self.same:,} as before"

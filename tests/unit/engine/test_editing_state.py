@@ -132,7 +132,7 @@ def test_what_changes_nothing_writes_nothing(sums):
     number = read_only(job._store).number
     found = job.edit_state("op", lambda rows: rows.take(list(range(len(rows)))[::-1]), **WHY)
     assert (found.same, found.done) == (3, False)
-    assert "stays as it is" in str(found)
+    assert "does not change" in str(found)
     assert read_only(job._store).number == number
 
 
