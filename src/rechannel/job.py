@@ -24,6 +24,8 @@ from rechannel.assembly import (
     Seams,
     Start,
     assemble,
+    edit_state,
+    plan_edit,
     plan_upgrade,
     replay,
 )
@@ -42,21 +44,27 @@ from rechannel.engine.journal.lease import Holder, process_started
 from rechannel.engine.journal.reading import kept_entries, read_only
 from rechannel.engine.journal.standby import Standby, wait
 from rechannel.engine.journal.this_driver import this_holder
+from rechannel.engine.letters.choosing import Asked as LettersAsked
+from rechannel.engine.letters.replaying import Letters
 from rechannel.engine.program.explain import explain
 from rechannel.engine.program.physical import compile_plan
 from rechannel.engine.program.resetting import Reset
 from rechannel.engine.program.steps import first_configuration
 from rechannel.engine.program.versions import bound
+from rechannel.engine.repair.editing import StateEdit
+from rechannel.engine.repair.this_hand import this_hand, this_user
 from rechannel.engine.replay.judging import Shown
 from rechannel.engine.replay.programs import dataflow_then
 from rechannel.engine.replay.selecting import Selection, asked_for, select
 from rechannel.errors import DataflowError, NotReadyError, RefusedError
 from rechannel.job_seams import InProcess, job_seams, steady_clock, wall_clock
+from rechannel.kernels.tasks.edit import EditFunction
 from rechannel.model.text import Text
+from rechannel.monitoring import EditedState
 from rechannel.reconfigure.arguments import check_words
 from rechannel.reconfigure.deploy import Deploy
 from rechannel.reconfigure.upgrade_plan import UpgradePlan
-from rechannel.replayed import Replay
+from rechannel.replayed import Replay, ReplayedLetters
 from rechannel.running import Replayable, RunningJob, Server
 from rechannel.serve import serve
 from rechannel.serve.allowed import Allowed
@@ -463,6 +471,98 @@ class Job:
         moved = parts.journal.state.offsets.get(source) != before
         self._running(parts, in_process).await_termination()
         return moved
+
+    def edit_state(
+        self,
+        operator: str,
+        function: EditFunction,
+        *,
+        reason: str,
+        plan: bool = False,
+        again: bool = False,
+        allow: Sequence[str] = (),
+        in_process: InProcess | None = None,
+    ) -> EditedState:
+        """Let a function make the state of an operator anew, as of the latest committed timestep. No driver may run.
+
+        The function is given the rows as they are stored (key columns, then state columns, as
+        `RunningJob.state_table` without hashes) as an Arrow table, and returns those that take their place, with the
+        same columns and one row for each key. State of more than about a million rows is given in pieces, by the
+        hashes of keys: a row must be returned in the call that its key belongs to. It is one entry of the journal.
+
+        What was published stays, and an edit publishes nothing: downstream sees an edited key when a row of that key
+        comes next. Savepoints, and earlier timesteps that are kept, are not touched.
+
+        Args:
+            operator: its name.
+            function: makes the rows.
+            reason: who asks and why, for the history.
+            plan: only return what would be done.
+            again: make an edit once more that was made already, with the same function and reason, on the same
+                timestep.
+            allow: modules as in `Job`, in addition to those.
+            in_process: without Spark.
+
+        Raises:
+            StateInUseError: a driver runs on the state directory.
+            OtherDataflowError, OldProgramError: the program is not the one of the state directory.
+            UserFunctionError: what the function raises, or that it returns other columns, a key twice, or a key of
+                another piece.
+            RefusedError: the edit was made already.
+            UnknownOperatorError, NotReadyError: there is no such operator, or no state yet.
+        """
+        check_words(reason, "reason")
+        asked = StateEdit(
+            operator=operator,
+            function=function,
+            path=f"{function.__module__}:{function.__qualname__}",
+            cause=reason,
+            again=again,
+        )
+        given = {
+            "name": self.name,
+            "dataflow": self.dataflow,
+            "start": Start(**self._declared(allow)),
+        }
+        seams = self._seams(wall_clock, in_process)
+        if plan:
+            return plan_edit(seams, asked, **given)
+        return edit_state(seams, asked, this_hand(), this_user(), **given)
+
+    def replay_dead_letters(
+        self,
+        *operators: str,
+        error: str = "",
+        since: int | None = None,
+        until: int | None = None,
+        plan: bool = False,
+        cause: str = "asked for in Python",
+    ) -> ReplayedLetters:
+        """Let rows that operators could not handle be tried once more, as input of the next timesteps.
+
+        The program has to be the one that the state directory belongs to; the job may run meanwhile, or be started
+        later. Each dead letter is taken once, by one call: a call that dies before it has taken any changes nothing.
+        A row that fails again is a dead letter again, whose `offset` says how many `attempts` there were.
+
+        Args:
+            operators: with `with_replays` before them; none = all of them.
+            error: only those whose error has this text in it.
+            since, until: only those of these timesteps, ends included.
+            plan: only return what would be taken.
+            cause: who asks and why.
+
+        Raises:
+            RefusedError: an operator takes no replayed rows, its dead letters cannot be read back, or the
+                program is not the one of the state directory.
+            UnknownOperatorError: there is no such operator.
+            NotReadyError: nothing is committed yet.
+        """
+        check_words(cause, "cause")
+        asked = LettersAsked(
+            operators=operators, error=error, since=since, until=until, cause=cause
+        )
+        letters = Letters(dataflow=self.dataflow, store=self._store, state=read_only(self._store))
+        return letters.plan(asked) if plan else letters.replay(asked, int(wall_clock()))
 
     def _declared(self, allow: Sequence[str]) -> dict[str, Any]:
         """What the job says of every start. allow: modules that are allowed, in addition to its own."""

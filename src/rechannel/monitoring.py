@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rechannel.model.facts import Facts
-from rechannel.replayed import Replay, ReplayedRows, ReplayedState
+from rechannel.replayed import LettersOf, Replay, ReplayedLetters, ReplayedRows, ReplayedState
 from rechannel.scaling.decided import Decided
 from rechannel.scaling.needs.values import (
     Amount,
@@ -46,10 +46,12 @@ __all__ = [
     "CurvePoint",
     "DataflowNode",
     "Decided",
+    "EditedState",
     "Flow",
     "JobListener",
     "JobStatus",
     "LatencyFigures",
+    "LettersOf",
     "OperatorBins",
     "OperatorNeed",
     "OperatorProgress",
@@ -57,6 +59,7 @@ __all__ = [
     "PhaseTimes",
     "ReconfigurationSummary",
     "Replay",
+    "ReplayedLetters",
     "ReplayedRows",
     "ReplayedState",
     "SavepointStatus",
@@ -178,6 +181,33 @@ class SinkStatus(Facts):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EditedState(Facts):
+    """What `Job.edit_state` has done to the state of an operator, or would do."""
+
+    operator: str
+    timestep: int
+    """The latest committed one, whose state it is."""
+    changed: int
+    """Rows whose state differs, of keys that stay."""
+    added: int
+    """Rows of new keys."""
+    removed: int
+    """Rows of keys that are gone."""
+    same: int
+    """Rows that are as before."""
+    done: bool
+    """Whether the state was edited; False for a plan, and if nothing differs."""
+
+    def __str__(self) -> str:
+        what = "is edited" if self.done else "would be edited"
+        what = what if self.changed or self.added or self.removed else "does not change"
+        return (
+            f"State of {self.operator!r} as of timestep {self.timestep} {what}: {self.changed:,} rows changed,"
+            f" {self.added:,} added, {self.removed:,} removed, {self.same:,} as before"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SavepointStatus(Facts):
     """A committed timestep that has a name, and whose state is kept."""
 
@@ -200,7 +230,7 @@ class Act(Facts):
     """What was done to a state directory beside its timesteps and reconfigurations."""
 
     kind: str
-    """upgrade, fork, savepoint, savepoint dropped, reset or edit."""
+    """upgrade, return, fork, savepoint, savepoint dropped, reset or edit."""
     time_ms: int
     """When, Unix milliseconds."""
     timestep: int | None

@@ -1,4 +1,4 @@
-"""What a replay found: the types of `job.replay(...)`, which `rc.monitoring` exports.
+"""What a replay found: the types of `job.replay(...)` and `job.replay_dead_letters(...)`, exported by `rc.monitoring`.
 
 Rows have the Python values that Arrow gives them, also in `to_dict()`: a timestamp is a `datetime`.
 """
@@ -89,6 +89,69 @@ class Replay(Facts):
 
     def __str__(self) -> str:
         return Text("\n".join(_lines(self)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LettersOf(Facts):
+    """Dead letters of one operator that are tried again."""
+
+    operator: str
+    rows: int
+    errors: Mapping[str, int]
+    """How many of them, by error."""
+    refused: Mapping[str, int]
+    """How many others cannot be tried again, by reason."""
+    before: int
+    """How many earlier calls have taken."""
+    left: int
+    """How many are left for another call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedLetters(Facts):
+    """Dead letters that are tried again, or would be."""
+
+    done: bool
+    """Whether they are input of the job now."""
+    operators: tuple[LettersOf, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return sum(each.rows for each in self.operators)
+
+    def __str__(self) -> str:
+        return "\n".join(_letters(self))
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+_ERRORS_SHOWN = 10
+"""Errors of an operator that are told apart."""
+_ERROR_SHOWN = 160
+"""Characters of each."""
+
+
+def _letters(found: ReplayedLetters) -> Iterator[str]:
+    verb = "are input of the job now" if found.done else "would be tried again"
+    for one in found.operators:
+        yield f"Operator {one.operator!r}: {one.rows:,} dead letters {verb}; {one.before:,} were before."
+        most = sorted(one.errors.items(), key=lambda each: (-each[1], each[0]))
+        for error, count in most[:_ERRORS_SHOWN]:
+            yield f"  {count:>8,}  {_line(error)}"
+        if len(most) > _ERRORS_SHOWN:
+            rest = sum(count for _, count in most[_ERRORS_SHOWN:])
+            yield f"  {rest:>8,}  with {len(most) - _ERRORS_SHOWN:,} other errors"
+        for reason, count in sorted(one.refused.items()):
+            yield f"  {count:>8,}  cannot be: {_line(reason)}"
+        if one.left:
+            yield f"  {one.left:>8,}  are left for another call"
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _ERROR_SHOWN else f"{line[: _ERROR_SHOWN - 1]}…"
 
 
 def _lines(found: Replay) -> Iterator[str]:

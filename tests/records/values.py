@@ -26,6 +26,7 @@ from rechannel.engine.journal.entries import (
     SavepointMade,
     SourceRange,
     SourceReset,
+    StateEdited,
     Withdrawn,
 )
 from rechannel.engine.journal.kept import Savepoint, Version
@@ -376,6 +377,16 @@ def bodies() -> list[Any]:
         ),
         SourceReset(
             source="clicks", before={"0": 9}, after={"0": 4}, time_ms=99, cause="corrected"
+        ),
+        StateEdited(
+            operator="users",
+            timestep=7,
+            edit=Edit(retire=(((3, 7), Intervals.everything()),)),
+            time_ms=99,
+            function="fixes:doubled",
+            by="ann@host",
+            rows=(3, 0, 1),
+            cause="ticket 7",
         ),
     ]
 

@@ -1,9 +1,14 @@
-"""Edits of a program's text, and a state directory of the text before them, for upgrades and deploys."""
+"""Edits of a program's text, and a state directory of the text before them, for upgrades and deploys.
+
+The one table of edits: tests in this process give its texts a script of rows, tests of the command line a folder.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -24,12 +29,23 @@ Flows = Callable[[Any], list[Any]]
 
 
 def read(source: Any, name: str = "in") -> Any:
+    if isinstance(source, Path):
+        return rc.read().files(source / "in", format="parquet", name=name)
     return rc.read().memory(source, name=name)
 
 
-def sums(source: Any, name: str = "op", at: str = "in", **aggregates: Any) -> list[Any]:
+def written(stream: Any, source: Any, place: str, name: str | None = None) -> Any:
+    """Return the stream with a sink: in memory, or in the folder of the source. place: as the sink, unless it moved."""
+    if isinstance(source, Path):
+        return stream.write.parquet(source / place, name=name or place)
+    return stream.write.memory(place, name=name or place)
+
+
+def sums(
+    source: Any, name: str = "op", at: str = "in", place: str = "out", **aggregates: Any
+) -> list[Any]:
     op = read(source, at).key_by("k").aggregate(**aggregates, name=name)
-    return [op.write.memory("out", name="out")]
+    return [written(op, source, place, "out")]
 
 
 def before(source: Any) -> list[Any]:
@@ -40,13 +56,13 @@ def with_tops(source: Any) -> list[Any]:
     stream = read(source)
     op = stream.key_by("k").aggregate(n=agg.count(), total=agg.sum("v"), name="op")
     tops = stream.key_by("k").aggregate(top=agg.max("v"), name="tops")
-    return [op.write.memory("out", name="out"), tops.write.memory("tops", name="tops-out")]
+    return [written(op, source, "out"), written(tops, source, "tops", "tops-out")]
 
 
 def with_raw(source: Any) -> list[Any]:
     stream = read(source)
     op = stream.key_by("k").aggregate(n=agg.count(), total=agg.sum("v"), name="op")
-    return [op.write.memory("out", name="out"), stream.write.memory("raw", name="raw")]
+    return [written(op, source, "out"), written(stream, source, "raw")]
 
 
 def kept(key: str, state: Any, rows: Any) -> Any:
@@ -60,14 +76,21 @@ def kept_and_summed(key: str, state: Any, rows: Any) -> Any:
 
 def tracked(source: Any, function: Any, state: str) -> list[Any]:
     op = read(source).key_by("k").track(function, state=state, name="op")
-    return [op.write.memory("out", name="out")]
+    return [written(op, source, "out")]
 
 
-def windowed(source: Any, length: str, name: str = "op") -> list[Any]:
+def windowed(source: Any, **lengths: str) -> list[Any]:
+    """Return an operator per length, each with a sink."""
     rows = read(source).map_batches(timed, schema="k string, v bigint, t timestamp", name="timed")
-    timely = rows.event_time("t", delay="1 hour", name="timely")
-    op = timely.key_by("k").window(rc.windows.tumbling(length)).aggregate(n=agg.count(), name=name)
-    return [op.write.memory("out", name="out")]
+    timely = rows.event_time("t", delay="1 hour", name="timely").key_by("k")
+    return [
+        written(
+            timely.window(rc.windows.tumbling(length)).aggregate(n=agg.count(), name=name),
+            source,
+            f"{name}-out",
+        )
+        for name, length in lengths.items()
+    ]
 
 
 def timed(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -79,23 +102,37 @@ def timed(batch: pa.RecordBatch) -> pa.RecordBatch:
 class Edit:
     """A text and the one after it. said: what is declared beside it. state: of operators at the end, by key.
 
-    refused: what the message says without what is declared; "" = it is not refused."""
+    refused: what the message says without what is declared; "" = it is not refused. live: what a running job says of it
+    that leaves it to a restart; "" = it carries it out. anew: columns and operators that begin at the edit, and so are
+    not those of a batch."""
 
     new: Flows
     old: Flows = before
     said: Mapping[str, Any] = field(default_factory=dict)
     refused: str = ""
     state: Mapping[str, Any] | None = None
+    live: str = ""
+    anew: frozenset[str] = frozenset()
 
 
 def rows(*names: str, **keys: Any) -> dict[str, Any]:
     return {key: dict(zip(names, values, strict=True)) for key, values in keys.items()}
 
 
+def minutes(length: int) -> tuple[datetime, datetime]:
+    """Return the window that all rows are in."""
+    begin = datetime(1970, 1, 1, tzinfo=UTC)
+    return begin, begin + timedelta(minutes=length)
+
+
+WINDOW = ("window_start", "window_end", "n")
+NAMES = r"new names.*rechannel upgrade FILE --yes"
+
 EDITS = {
     "aggregate added": Edit(
         new=lambda s: sums(s, n=agg.count(), total=agg.sum("v"), top=agg.max("v")),
         state={"op": rows("n", "total", "top", a=(2, 11, 10), b=(1, 2, None))},
+        anew=frozenset({"top"}),
     ),
     "aggregate dropped": Edit(
         new=lambda s: sums(s, n=agg.count()), state={"op": rows("n", a=(2,), b=(1,))}
@@ -111,6 +148,7 @@ EDITS = {
         said={"migrate": {"op": rc.changes.migrate(drop=["total"])}},
         refused=r"what is stored is the result of the old way.*in the program: rc.Job\(..., migrate=",
         state={"op": rows("n", "total", a=(2, 3000), b=(1, None))},
+        anew=frozenset({"total"}),
     ),
     "operator added": Edit(
         new=with_tops,
@@ -118,6 +156,7 @@ EDITS = {
             "op": rows("n", "total", a=(2, 11), b=(1, 2)),
             "tops": rows("top", a=(10,)),
         },
+        anew=frozenset({"tops"}),
     ),
     "operator removed": Edit(
         old=with_tops,
@@ -131,37 +170,47 @@ EDITS = {
         said={"renamed": {"op": "ops"}},
         refused=r"write rc.Job\(..., renamed=\{'op': 'ops'\}\)",
         state={"ops": rows("n", "total", a=(2, 11), b=(1, 2))},
+        live=NAMES,
     ),
     "source renamed": Edit(
         new=lambda s: sums(s, at="input", n=agg.count(), total=agg.sum("v")),
         said={"renamed": {"in": "input"}},
         refused=r"source 'in' is gone, .* write rc.Job\(..., renamed=\{'in': 'input'\}\)",
         state={"op": rows("n", "total", a=(2, 11), b=(1, 2))},
+        live=NAMES,
     ),
     "key changed": Edit(
         new=lambda s: [
-            read(s)
-            .key_by("at")
-            .aggregate(n=agg.count(), total=agg.sum("v"), name="op")
-            .write.memory("out", name="out")
+            written(
+                read(s).key_by("at").aggregate(n=agg.count(), total=agg.sum("v"), name="op"),
+                s,
+                "out",
+            )
         ],
         refused="operator 'op': its keys cannot change from k to at: .* give the operator another name",
     ),
     "key beside": Edit(
         new=lambda s: [
-            read(s)
-            .key_by("at")
-            .aggregate(n=agg.count(), name="by at")
-            .write.memory("out", name="out")
+            written(read(s).key_by("at").aggregate(n=agg.count(), name="by at"), s, "out")
         ],
         said={"without": ["op"]},
         refused="operator 'op' is gone",
         state={"by at": {3000: {"n": 1}}},
+        anew=frozenset({"by at"}),
     ),
     "window changed": Edit(
-        old=lambda s: windowed(s, "1 minute"),
-        new=lambda s: windowed(s, "2 minutes"),
+        old=lambda s: windowed(s, op="1 minute"),
+        new=lambda s: windowed(s, op="2 minutes"),
         refused="operator 'op': its windows, or how long it remembers keys, would change",
+    ),
+    "window beside": Edit(
+        old=lambda s: windowed(s, op="1 minute"),
+        new=lambda s: windowed(s, op="1 minute", wide="2 minutes"),
+        state={
+            "op": rows(*WINDOW, a=(*minutes(1), 2), b=(*minutes(1), 1)),
+            "wide": rows(*WINDOW, a=(*minutes(2), 1)),
+        },
+        anew=frozenset({"wide"}),
     ),
     "sink added": Edit(
         new=with_raw,
@@ -172,12 +221,18 @@ EDITS = {
         new=before,
         state={"op": rows("n", "total", a=(2, 11), b=(1, 2))},
     ),
+    "sink moved": Edit(
+        new=lambda s: sums(s, place="elsewhere", n=agg.count(), total=agg.sum("v")),
+        state={"op": rows("n", "total", a=(2, 11), b=(1, 2))},
+        live=r"it was .* and would be .*elsewhere.*rechannel upgrade FILE --yes",
+    ),
     "state of track": Edit(
         old=lambda s: tracked(s, kept, "seen bigint"),
         new=lambda s: tracked(s, kept_and_summed, "seen bigint, total bigint"),
         said={"migrate": {"op": rc.changes.migrate(add={"total": 0})}},
         refused=r"the new state has a column 'total' .*in the program: rc.Job\(..., migrate=\{'op'",
         state={"op": rows("seen", "total", a=(2, 10), b=(1, 0))},
+        anew=frozenset({"total"}),
     ),
     "kind changed": Edit(
         new=lambda s: tracked(s, kept, "seen bigint"),

@@ -18,7 +18,7 @@ from tests.pages import DOCS, run_page
 @pytest.mark.parametrize(
     ("name", "answers"),
     [
-        ("bad-data", 3),
+        ("bad-data", 4),
         ("changelogs", 1),
         ("changing-a-stream", 5),
         ("controllers", 11),
@@ -36,7 +36,7 @@ from tests.pages import DOCS, run_page
         ("replay", 5),
         ("rows-in-order", 4),
         ("scaling", 6),
-        ("savepoints", 1),
+        ("savepoints", 2),
         ("upgrading", 3),
         ("watching-a-job", 6),
     ],

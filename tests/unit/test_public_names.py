@@ -68,10 +68,10 @@ GROUPS = {
     "control.library": "AutoScale Autopilot Balance BatchInterval Guard ModelUpdate Monitor Placement SkewJoin",
     "frames": "Context GroupFrame KeyedFrame ProcessFrame Rows Timer",
     "monitoring": (
-        "Act Amount BadRows ControllerDecisions ControllerStatus CostFit CriticalPath CurvePoint DataflowNode Decided"
-        " Flow JobListener JobStatus LatencyFigures OperatorBins OperatorNeed OperatorProgress OperatorStatus"
-        " PhaseTimes ReconfigurationSummary Replay"
-        " ReplayedRows ReplayedState SavepointStatus SinkProgress SinkStatus SlowestTask SourceLag Steps StreamAdvice"
+        "Act Amount BadRows ControllerDecisions ControllerStatus CostFit CriticalPath CurvePoint DataflowNode"
+        " Decided EditedState Flow JobListener JobStatus LatencyFigures LettersOf OperatorBins OperatorNeed"
+        " OperatorProgress OperatorStatus PhaseTimes ReconfigurationSummary Replay ReplayedLetters ReplayedRows"
+        " ReplayedState SavepointStatus SinkProgress SinkStatus SlowestTask SourceLag Steps StreamAdvice"
         " StreamNeeds TimestepProgress WindowFigures read_events"
     ),
     "expectations": "between in_set matches_regex not_null satisfies",

@@ -16,6 +16,7 @@ from rechannel.engine.program.steps import first_configuration
 from rechannel.engine.program.upgrade_plan import upgrade_plan
 from rechannel.engine.program.versions import NOTE, Program, current_version
 from rechannel.engine.reconfigure.rehearsal import Rehearsal, rehearse
+from rechannel.engine.reconfigure.switch import Opener
 from rechannel.reconfigure.upgrade_plan import UpgradePlan
 from rechannel.settings import Settings
 from rechannel.sinks.claims import Ledger
@@ -25,16 +26,9 @@ def plan_upgrade(
     seams: Seams, *, name: str, dataflow: Dataflow, settings: Settings, start: Start
 ) -> UpgradePlan:
     """Return what a start would do. Raises what it would raise before anything is written."""
-    opener = seams.opener(lambda: name, partial(Ledger, opening="", epoch=0))
-    readers = opener.readers(dataflow, {})
-    try:
-        resolve = partial(opener.schemas, readers=readers)
-        schemas = resolve(dataflow)
-        state = read_only(seams.store)
-        program = start_program(dataflow, schemas, seams.store, state, start, resolve)
-    finally:
-        for reader in readers.values():
-            reader.close()
+    opener = _opener(seams, name)
+    state = read_only(seams.store)
+    program = program_of(seams, state, name=name, dataflow=dataflow, start=start)
     identity = Identity(name=name, operators=program.record["operators"])
     identity.check(seams.store, changed=NOTE in state.notes)
     first = first_configuration(
@@ -46,6 +40,25 @@ def plan_upgrade(
     start_entries(state, program, first, int(seams.clock()))
     tried = rehearse_upgrade(program, state)
     return upgrade_plan(program, state, current_version(state), tried=tried)
+
+
+def program_of(
+    seams: Seams, state: JournalState, *, name: str, dataflow: Dataflow, start: Start
+) -> Program:
+    """Return the program that a dataflow is to a state directory, which is only read. Raises what a start would."""
+    opener = _opener(seams, name)
+    readers = opener.readers(dataflow, {})
+    try:
+        resolve = partial(opener.schemas, readers=readers)
+        schemas = resolve(dataflow)
+        return start_program(dataflow, schemas, seams.store, state, start, resolve)
+    finally:
+        for reader in readers.values():
+            reader.close()
+
+
+def _opener(seams: Seams, name: str) -> Opener:
+    return seams.opener(lambda: name, partial(Ledger, opening="", epoch=0))
 
 
 def rehearse_upgrade(program: Program, state: JournalState) -> Rehearsal | None:

@@ -16,6 +16,7 @@ import typer
 
 from rechannel.cli.bench import bench
 from rechannel.cli.demo import demo
+from rechannel.cli.edit_state import edit_state
 from rechannel.cli.fork import fork
 from rechannel.cli.ingest import ingest
 from rechannel.cli.jobs.abort import abort
@@ -32,6 +33,7 @@ from rechannel.cli.jobs.watch import watch
 from rechannel.cli.profile import profile
 from rechannel.cli.repair import repair
 from rechannel.cli.replay import replay
+from rechannel.cli.replay_dead_letters import replay_dead_letters
 from rechannel.cli.reset import reset
 from rechannel.cli.run import run
 from rechannel.cli.savepoint import savepoint, savepoints
@@ -107,11 +109,13 @@ app.command("reset")(reset)
 app.command("ingest")(ingest)
 app.command("status")(status)
 app.command("state")(state)
+app.command("edit-state")(edit_state)
 app.command("sql")(sql)
 app.command("events")(events)
 app.command("verify")(verify)
 app.command("repair")(repair)
 app.command("replay")(replay)
+app.command("replay-dead-letters")(replay_dead_letters)
 app.command("savepoint")(savepoint)
 app.command("savepoints")(savepoints)
 app.command("fork")(fork)

@@ -14,6 +14,7 @@ from rechannel.dataflow.evolution.evolution import Logic, stream_of
 from rechannel.dataflow.streams.stream import Stream
 from rechannel.engine.journal.acts import acts_of
 from rechannel.engine.journal.savepoints import savepoints_of
+from rechannel.engine.letters.choosing import Asked as LettersAsked
 from rechannel.engine.loop.heartbeat import RENEW_SECONDS
 from rechannel.engine.loop.life import Life
 from rechannel.engine.program.deploying import UnchangedError
@@ -40,10 +41,11 @@ from rechannel.reconfigure.record import OPEN
 from rechannel.reconfigure.requests import Request
 from rechannel.reconfigure.strategies import Strategy
 from rechannel.reconfigure.upgrade_plan import UpgradePlan
-from rechannel.replayed import Replay
+from rechannel.replayed import Replay, ReplayedLetters
 from rechannel.running import savepoints
 from rechannel.running.controllers import ControllerHandle
 from rechannel.running.deploying import Texts, plan_deploy, request_of
+from rechannel.running.letters import replay_letters
 from rechannel.running.listening import Heard, Listening
 from rechannel.running.observed import Observed
 from rechannel.running.queried import Queried
@@ -489,3 +491,34 @@ class RunningJob(Observed, Queried):
         asked = asked_for(timesteps)
         with replayable(self._parts, asked, logic or {}) as job:
             return self._replayer(job, asked, examples=examples, directory=directory)
+
+    def replay_dead_letters(
+        self,
+        *operators: str,
+        error: str = "",
+        since: int | None = None,
+        until: int | None = None,
+        plan: bool = False,
+        cause: str = "asked for in Python",
+    ) -> ReplayedLetters:
+        """Let rows that operators could not handle be tried once more, as input of the next timesteps.
+
+        As `Job.replay_dead_letters`, which see, with the program that runs.
+
+        Args:
+            operators: with `with_replays` before them; none = all of them.
+            error: only those whose error has this text in it.
+            since, until: only those of these timesteps, ends included.
+            plan: only return what would be taken.
+            cause: who asks and why.
+
+        Raises:
+            RefusedError: an operator takes no replayed rows, or its dead letters cannot be read back.
+            UnknownOperatorError: there is no such operator.
+            NotReadyError: nothing is committed yet.
+        """
+        check_words(cause, "cause")
+        asked = LettersAsked(
+            operators=operators, error=error, since=since, until=until, cause=cause
+        )
+        return replay_letters(self._parts, asked, plan=plan)

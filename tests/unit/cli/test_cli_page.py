@@ -27,6 +27,7 @@ COMMANDS = [
         "run",
         "upgrade",
         "deploy",
+        "edit-state",
         "reset",
         "savepoint",
         "savepoints",
@@ -38,6 +39,7 @@ COMMANDS = [
         "verify",
         "repair",
         "replay",
+        "replay-dead-letters",
     ),
     *(
         "reconfigure",
@@ -74,7 +76,7 @@ def options_of(command: str) -> set[str]:
 
 def test_every_command_has_a_section():
     group = typer.main.get_command(app)
-    assert set(re.findall(r"^## (\w+)$", PAGE, re.MULTILINE)) == set(group.commands)
+    assert set(re.findall(r"^## ([\w-]+)$", PAGE, re.MULTILINE)) == set(group.commands)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from rechannel.dataflow.checks.changelogs import check_changelogs
 from rechannel.dataflow.checks.dead import check_letters
+from rechannel.dataflow.checks.replays import check_replays
 from rechannel.dataflow.checks.serialise import Dumps, check_functions
 from rechannel.dataflow.graph.nodes import Dataflow, Node, Sink, Stateful
 from rechannel.dataflow.graph.rules import label
@@ -25,6 +26,7 @@ def check(dataflow: Dataflow, dumps: Dumps | None = None) -> None:
     check_names(dataflow)
     check_ends(dataflow)
     check_letters(dataflow)
+    check_replays(dataflow)
     check_changelogs(dataflow)
     check_outlets(dataflow)
     bind_all(dataflow)

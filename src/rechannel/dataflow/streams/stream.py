@@ -10,7 +10,14 @@ import pyarrow as pa
 from rechannel.dataflow.checks.changelogs import need_changelog
 from rechannel.dataflow.checks.dead import need_dead_letters
 from rechannel.dataflow.graph.durations import Duration, microseconds
-from rechannel.dataflow.graph.naming import caller, given, plain, settle, stateless_name
+from rechannel.dataflow.graph.naming import (
+    DerivedName,
+    caller,
+    given,
+    plain,
+    settle,
+    stateless_name,
+)
 from rechannel.dataflow.graph.nodes import (
     Changelog,
     Dataflow,
@@ -18,6 +25,7 @@ from rechannel.dataflow.graph.nodes import (
     Late,
     Node,
     SideOutput,
+    Source,
     Stateful,
     Union,
 )
@@ -37,10 +45,12 @@ from rechannel.kernels.functions.changelog import ChangelogRows
 from rechannel.kernels.functions.dead_letters import LETTER
 from rechannel.kernels.shuffle.watermarks import EventTime
 from rechannel.model.changelog import CHANGE
+from rechannel.model.ddl import schema_of
 from rechannel.operators.checks import need_columns
 from rechannel.operators.process.deduplicate_spec import DeduplicateSpec
 from rechannel.operators.window.kinds import Windows
 from rechannel.operators.window.terms import Every
+from rechannel.sources.replayed.connector import ReplayedConnector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -72,6 +82,35 @@ class Stream(Stateless, Meeting):
             inputs=(self.node, *(other.node for other in others)),
         )
         return self._then(node, *others)
+
+    def with_replays(
+        self, of: str, *, schema: pa.Schema | str | None = None, name: str | None = None
+    ) -> Stream:
+        """Add the rows that an operator could not handle, each time that they are to be tried once more.
+
+            rows.with_replays("parse").map(parsed, "shop STRING", name="parse", on_error="dead_letter")
+
+        `rechannel replay-dead-letters` and `replay_dead_letters` of a job bring them. Nothing else may read this
+        stream.
+
+        Args:
+            of: the name of the operator, which reads this stream.
+            schema: columns of this stream, as an Arrow schema or DDL; needed if only the start can tell them.
+            name: of the source of these rows; None = `<of>_replays`.
+
+        Raises:
+            DataflowError: the columns are not known.
+        """
+        columns = self.schema if schema is None else schema_of(schema)
+        if columns is None:
+            msg = f"with_replays ({caller()}): only the start can tell the columns of {label(self.node)}: give schema="
+            raise DataflowError(msg)
+        source = Source(
+            name=given(name, DerivedName(f"{of}_replays")),
+            where=caller(),
+            connector=ReplayedConnector(operator=of, schema=columns),
+        )
+        return self.union(Stream(node=source, session=self.session))
 
     def event_time(
         self,

@@ -6,9 +6,10 @@ The note `acts` holds the latest ones, oldest first. The fold makes it: what doe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from rechannel.engine.journal.entries import ConfigurationChanged
+from rechannel.engine.journal.entries import ConfigurationChanged, StateEdited
 from rechannel.model.codec import Json
 
 NOTE = "acts"
@@ -20,6 +21,22 @@ KEPT = 256
 
 PROGRAM = "program"
 """Kind of the note that has the versions of the program."""
+
+
+EDITED = "edit"
+"""Kind of the act that an edit of state is."""
+
+
+def edit_in(body: StateEdited) -> str:
+    """Return what an edit of state does, in words."""
+    changed, added, removed = body.rows
+    what = edit_of(body.operator, body.function)
+    return f"{what}: {changed} rows changed, {added} added, {removed} removed, by {body.by}"
+
+
+def edit_of(operator: str, function: str) -> str:
+    """Return the words with which an edit of an operator's state by a function begins."""
+    return f"state of {operator!r} with {function}"
 
 
 def acts_of(notes: Mapping[str, Json]) -> Sequence[Mapping[str, Json]]:
@@ -42,11 +59,24 @@ def with_act(
     return {**notes, NOTE: [*acts_of(notes), act][-KEPT:]}
 
 
-def upgrade_in(body: ConfigurationChanged) -> str | None:
-    """Return what an upgrade does, in words, if the entry is one; else None."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """Another program that took over at a start."""
+
+    kind: str
+    """Of the act: `upgrade`, or `return`."""
+    what: str
+
+
+def turn_in(body: ConfigurationChanged) -> Turn | None:
+    """Return what took over at a start, if the entry says so; else None."""
     known: Mapping[str, Any] = body.notes.get(PROGRAM) or {}
-    record = known.get(str(body.configuration.dataflow))
-    if record is None or not record.get("at_start") or "back_to" in record:
+    version = body.configuration.dataflow
+    record = known.get(str(version))
+    if record is None or not record.get("at_start"):
         return None
     names = f", {dict(body.renamed)} have new names" if body.renamed else ""
-    return f"version {body.configuration.dataflow} of the program took over at a start{names}"
+    what = f"version {version} of the program took over at a start{names}"
+    if "back_to" not in record:
+        return Turn(kind="upgrade", what=what)
+    return Turn(kind="return", what=f"{what}: the program of version {record['back_to']} again")

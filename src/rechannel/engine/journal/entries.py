@@ -40,6 +40,9 @@ SAVING = 6
 """Version of entries about savepoints and resets, and of openings that begin at a savepoint: earlier releases would
 remove its files, or read sources from elsewhere."""
 
+EDITING = 7
+"""Version of entries about edits of state: earlier releases would go on with the state from before."""
+
 
 @closed
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,6 +283,26 @@ class SavepointDropped:
 
 @closed
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StateEdited:
+    """The state of an operator, as of the latest committed timestep, was edited by hand."""
+
+    operator: str
+    timestep: int
+    edit: Edit
+    time_ms: int
+    """Unix milliseconds."""
+    function: str
+    """Import path of the function that made the rows."""
+    by: str
+    """Who ran it: user and host."""
+    rows: tuple[int, int, int]
+    """How many rows were changed, added and removed."""
+    cause: str
+    """Why."""
+
+
+@closed
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
     """The driver closed the journal itself."""
 
@@ -301,6 +324,7 @@ Body: TypeAlias = (
     | SavepointMade
     | SavepointDropped
     | SourceReset
+    | StateEdited
     | Closed
 )
 """The body of an entry."""
@@ -319,6 +343,7 @@ _KINDS: Mapping[str, type[Body]] = {
     "savepoint_made": SavepointMade,
     "savepoint_dropped": SavepointDropped,
     "source_reset": SourceReset,
+    "state_edited": StateEdited,
     "closed": Closed,
 }
 _NAMES: Mapping[type, str] = {kind: name for name, kind in _KINDS.items()}
@@ -357,7 +382,7 @@ class Entry:
 
         Raises DamagedStateError, NewerFormatError.
         """
-        record = unseal(data, name=name, newest=SAVING)
+        record = unseal(data, name=name, newest=EDITING)
         try:
             body = decode(_KINDS[record["kind"]], record["body"])
             return cls(number=record["number"], epoch=record["epoch"], body=body)
@@ -367,6 +392,8 @@ class Entry:
 
 
 def _format(body: Body) -> int:
+    if isinstance(body, StateEdited):
+        return EDITING
     if isinstance(body, SavepointMade | SavepointDropped | SourceReset):
         return SAVING
     if isinstance(body, Opened):

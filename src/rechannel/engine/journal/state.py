@@ -43,6 +43,7 @@ from rechannel.engine.journal.entries import (
     SavepointDropped,
     SavepointMade,
     SourceReset,
+    StateEdited,
     Withdrawn,
 )
 from rechannel.engine.journal.incarnations import NOTE as INCARNATIONS
@@ -347,6 +348,17 @@ def _reset(state: JournalState, body: SourceReset) -> JournalState:
     return replace(state, offsets={**state.offsets, body.source: body.after}, notes=notes)
 
 
+def _edited(state: JournalState, body: StateEdited) -> JournalState:
+    if body.timestep != state.last_committed:
+        msg = f"state of {body.operator!r} at timestep {body.timestep} is edited; the latest is {state.last_committed}"
+        raise ValueError(msg)
+    latest = state.latest
+    manifest = latest.manifests.get(body.operator, Manifest()).apply(body.edit)
+    version = replace(latest, manifests={**latest.manifests, body.operator: manifest})
+    notes = _acted(state, acts.EDITED, body.time_ms, acts.edit_in(body), body.cause)
+    return replace(state, versions={**state.versions, body.timestep: version}, notes=notes)
+
+
 def _line(offset: Json) -> str:
     text = str(offset)
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
@@ -474,9 +486,9 @@ def _changed(state: JournalState, body: ConfigurationChanged) -> JournalState:
     state = _with_loaded(_without_gone(state, body), body.edits)
     state = _step(state, body.steps)
     state = _all_noted(state, Notes(bodies=body.notes))
-    if (upgrade := acts.upgrade_in(body)) is not None:
+    if (turn := acts.turn_in(body)) is not None:
         time_ms = state.driver.time_ms if state.driver else 0
-        state = replace(state, notes=_acted(state, "upgrade", time_ms, upgrade, body.cause))
+        state = replace(state, notes=_acted(state, turn.kind, time_ms, turn.what, body.cause))
     return replace(state, configurations=(*before, (body.from_timestep, body.configuration)))
 
 
@@ -589,6 +601,7 @@ _FOLDS: Mapping[type[Body], Callable[[JournalState, Any], JournalState]] = {
     SavepointMade: _saved,
     SavepointDropped: _unsaved,
     SourceReset: _reset,
+    StateEdited: _edited,
     Closed: _closed,
 }
 

@@ -53,6 +53,7 @@ from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.kernels.protocol.program import CHANGES, DEAD, LATE, OUTPUT, Branch, Consumer
 from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.model.eventtime import TimeInput
+from rechannel.sources.replayed.connector import ReplayedConnector
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -316,6 +317,7 @@ class _Compiler:
             sink_buffer=keep,
             branches=tuple(self._branches(way)),
             source=self._only_source(way),
+            replayed=self._replayed(way, node),
         )
 
     def _only_source(self, way: Way) -> str | None:
@@ -327,6 +329,12 @@ class _Compiler:
             if isinstance(node, Source) and not node.connector.rereadable
         ]
         return str(sources[0].name) if len(sources) == 1 else None
+
+    def _replayed(self, way: Way, node: Node) -> bool:
+        """Return whether the rows that come by a way to a node are dead letters of this node."""
+        first = next(node for node in self.dataflow.nodes if id(node) == way[0][0])
+        connector = first.connector if isinstance(first, Source) else None
+        return isinstance(connector, ReplayedConnector) and connector.operator == node.name
 
     def _consumers(self, way: Way) -> Iterator[Consumer]:
         for user in self.dataflow.nodes:

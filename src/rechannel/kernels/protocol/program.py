@@ -75,6 +75,8 @@ class Branch:
     """
     source: str | None = None
     """The only source that its rows can be from; None = there are several."""
+    replayed: bool = False
+    """Whether they are made of dead letters of this node, which are tried once more."""
 
     def walk(self) -> Iterator[Branch]:
         """Yield this branch and all branches below it."""

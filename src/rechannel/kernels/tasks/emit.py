@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 from rechannel.errors import StorageError, UserFunctionError
 from rechannel.kernels.functions.dead_letters import Dividing, Letters, divides
 from rechannel.kernels.functions.expectations import Judging, Verdicts
+from rechannel.kernels.functions.letter_rows import with_attempts
 from rechannel.kernels.functions.resources import WithResource
 from rechannel.kernels.functions.user_errors import placed
 from rechannel.kernels.protocol.program import (
@@ -164,6 +165,9 @@ class Emitter:
     def _dead(self, branch: Branch, letters: Letters, order: Order) -> Parcels:
         self.measures.count("rows_dead", len(letters))
         self._judge(branch.node, Judged(bad=len(letters), example=example_of(letters)))
+        if branch.replayed and isinstance(order, int):
+            again = with_attempts(letters.offsets, len(letters), order)
+            letters = replace(letters, offsets=again)
         rows = letters.batch(branch.node, self.step.timestep, branch.source)
         for below in branch.branches:
             if below.side == DEAD:

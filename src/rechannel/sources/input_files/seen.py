@@ -16,12 +16,16 @@ the *head*, stands for the whole log. Offsets name the head. Hence:
 Compaction: a new page takes in the previous pages as long as they are not larger than what it
 already contains, so the number of pages stays logarithmic up to PAGE_FILES, and linear beyond, one
 page per PAGE_FILES files. The pages taken in are deleted when the offset that replaced them is
-committed: from then on, no journalled offset leads to them. A page that a crash left over is not
-deleted; another driver may have written the very same one.
+committed: from then on, no journalled offset leads to them. What an earlier driver has left, because it
+crashed or because a savepoint kept it from deleting, goes after the first commit of the next one:
+pages to which the committed offset does not lead, and which end where it does or before. A page that
+ends later stays; another driver may have written the very same one. One that ends there cannot be
+written again by any driver: what is appended from that offset on ends later.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -30,6 +34,7 @@ from urllib.parse import quote
 
 import xxhash
 
+from rechannel.errors import DamagedStateError, MissingFileError, NewerFormatError
 from rechannel.sources.reader import Offset
 from rechannel.state.sealed import seal, unseal
 from rechannel.state.store import Store
@@ -136,6 +141,8 @@ class SeenLog:
     _seen: set[str] = field(default_factory=set)
     _previous: tuple[_At, list[str]] | None = None
     _replaced: list[tuple[int, PageName]] = field(default_factory=list)
+    _swept: bool = False
+    """Whether what earlier drivers have left is gone."""
     _lock: Lock = field(default_factory=Lock)
 
     def __contains__(self, path: str) -> bool:
@@ -180,6 +187,24 @@ class SeenLog:
             self.store.delete(self._key(item[1].name))
             with self._lock, suppress(ValueError):
                 self._replaced.remove(item)
+        if not self._swept:
+            self._sweep(end)
+            self._swept = True
+
+    def _sweep(self, end: Offset) -> None:
+        """Delete the pages that earlier drivers have left."""
+        named = {self._key(page.name) for page, _ in self._chain(end)}
+        for key in list(self.store.list(f"{folder_of(self.source)}pages/")):
+            if key not in named and self._ends(key) <= end["files"]:
+                self.store.delete(key)
+
+    def _ends(self, key: str) -> float:
+        """Return the number after the last file of a page; infinity if it cannot be read."""
+        try:
+            page = Page.from_bytes(self.store.read(key), name=key)
+        except (MissingFileError, DamagedStateError, NewerFormatError):
+            return math.inf
+        return page.first + len(page.files)
 
     def _append_page(self, files: list[SeenFile]) -> None:
         before, merged = self._at.pages, tuple(files)

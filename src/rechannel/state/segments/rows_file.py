@@ -33,11 +33,21 @@ def write_rows(store: Store, key: str, batches: Sequence[pa.RecordBatch]) -> int
     """
     if len(batches) > 1 and sum(batch.nbytes for batch in batches) <= BATCH_BYTES:
         batches = [pa.concat_batches(batches)]
+    parts = _parts(batches)
+    store.put(key, parts)
+    return sum(map(len, parts))
+
+
+def rows_bytes(batches: Sequence[pa.RecordBatch]) -> bytes:
+    """Return the bytes of a file, for a store that is to create it."""
+    return b"".join(_parts(batches))
+
+
+def _parts(batches: Sequence[pa.RecordBatch]) -> list[memoryview]:
     parts = in_pieces(*batches)
     data, footer = cut(parts, footer_start(parts))
     trailer = Trailer.of(data, footer, version=FORMAT if len(batches) > 1 else ONE_BATCH).encode()
-    store.put(key, [*data, memoryview(trailer), *footer])
-    return sum(map(len, parts)) + len(trailer)
+    return [*data, memoryview(trailer), *footer]
 
 
 def read_rows(store: Store, key: str) -> pa.RecordBatch:

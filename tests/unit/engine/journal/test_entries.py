@@ -18,6 +18,7 @@ from rechannel.engine.journal.entries import (
     SavepointMade,
     SourceRange,
     SourceReset,
+    StateEdited,
     Withdrawn,
 )
 from rechannel.errors import DamagedStateError, NewerFormatError
@@ -78,6 +79,16 @@ BODIES = [
     SavepointMade(name="first", timestep=7, time_ms=99, cause="a test"),
     SavepointDropped(name="first", time_ms=99, cause="a test"),
     SourceReset(source="in", before={"0": 9}, after={"0": 4}, time_ms=99, cause="a test"),
+    StateEdited(
+        operator="counts",
+        timestep=7,
+        edit=Edit(retire=(((7,), Intervals.everything()),), add=(RUN,)),
+        time_ms=99,
+        function="fixes:doubled",
+        by="ann@host",
+        rows=(1, 2, 3),
+        cause="a test",
+    ),
 ]
 
 
@@ -110,6 +121,7 @@ def test_kinds_have_names_of_their_own():
         "savepoint_dropped",
         "savepoint_made",
         "source_reset",
+        "state_edited",
         "withdrawn",
     ]
 
@@ -134,8 +146,8 @@ def test_an_entry_of_an_earlier_format_is_read(body):
 
 
 def test_an_entry_of_a_later_format_is_refused():
-    data = seal({"format": 7, "anything": "else"})
-    with pytest.raises(NewerFormatError, match="journal entry 1 has format 7"):
+    data = seal({"format": 8, "anything": "else"})
+    with pytest.raises(NewerFormatError, match="journal entry 1 has format 8"):
         Entry.from_bytes(data, name="journal entry 1")
 
 

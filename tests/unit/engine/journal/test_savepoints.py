@@ -10,9 +10,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import rechannel as rc
+from rechannel import aggregates as agg
 from rechannel.cli.inspect.damage import verify_everything
 from rechannel.dataflow.streams.stream import dataflow_of
 from rechannel.engine.journal.acts import acts_of
@@ -106,6 +109,31 @@ def test_a_savepoint_whose_driver_dies_at_its_write(kind):
     assert set(world.state.savepoints) == ({"first"} if kind is FaultKind.AFTER else set())
     go_on(world)
     assert found(world.harness, "op")["b"] == {"n": 1, "total": 2}
+
+
+def test_what_sources_kept_for_a_savepoint_goes_once_it_was_dropped_also_over_a_restart(tmp_path):
+    rows = rc.read().files(tmp_path / "in", format="parquet", schema="k STRING", name="in")
+    flow = rows.key_by("k").aggregate(n=agg.count(), name="op").write.memory("out", name="out")
+    job = rc.Job("files", flow, state=tmp_path / "state")
+
+    def feed(number: int) -> None:
+        (tmp_path / "in").mkdir(exist_ok=True)
+        pq.write_table(pa.table({"k": ["a"]}), tmp_path / "in" / f"{number}.parquet")
+        running.process_all_available()
+
+    running = job.start(in_process=rc.InProcess())
+    feed(0)
+    running.savepoint("first", cause="a test")
+    for number in range(1, 6):
+        feed(number)
+    running.drop_savepoint("first", cause="a test")
+    running.stop()
+    assert len(list((tmp_path / "state").glob("sources/in/pages/*"))) > 3
+    running = job.start(in_process=rc.InProcess())
+    feed(6)
+    running.stop()
+    assert len(list((tmp_path / "state").glob("sources/in/pages/*"))) <= 3
+    assert running.state("op").to_pylist() == [{"k": "a", "n": 7}]
 
 
 def test_what_cannot_be_a_savepoint_is_refused():

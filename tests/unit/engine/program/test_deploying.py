@@ -32,7 +32,8 @@ from tests.support.text_edits import (
     tracked,
 )
 
-LIVE = [n for n, edit in EDITS.items() if edit.state is not None and "renamed" not in edit.said]
+LIVE = [n for n, edit in EDITS.items() if edit.state is not None and not edit.live]
+AT_A_RESTART = [n for n, edit in EDITS.items() if edit.live]
 
 
 def deploy_of(flows: list[Any], **said: Any) -> Deploy:
@@ -179,10 +180,15 @@ def doubled(batch: Any) -> Any:
     )
 
 
-def test_new_names_are_left_to_an_upgrade():
-    world = World(before, in_flight=False)
-    with pytest.raises(RefusedError, match=r"new names.*rechannel upgrade FILE --yes"):
-        deploy(world, EDITS["operator renamed"].new, renamed={"op": "ops"})
+@pytest.mark.parametrize("name", AT_A_RESTART)
+def test_what_is_left_to_a_restart_says_the_command_that_does_it(name):
+    edit = EDITS[name]
+    world = World(edit.old, in_flight=False)
+    number = world.state.number
+    with pytest.raises(RefusedError, match=edit.live):
+        deploy(world, edit.new, **edit.said)
+    assert world.state.number == number
+    assert not world.harness.process.switch.busy
 
 
 def test_an_earlier_text_is_deployed_again():

@@ -11,6 +11,7 @@ import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
+from rechannel.engine.journal.acts import acts_of
 from rechannel.engine.program.versions import NOTE
 from rechannel.engine.publish import publisher
 from rechannel.errors import OldProgramError, OtherDataflowError, RefusedError, UserFunctionError
@@ -128,6 +129,14 @@ def test_an_upgrade_is_reverted_as_a_live_change_is():
     world.harness = world.bench(before)
     world.harness.start(revert=True).run()
     assert found(world.harness, "op") == rows("n", "total", a=(2, 11), b=(1, 2))
+    acts = acts_of(world.state.notes)
+    assert [(act["kind"], act["what"]) for act in acts] == [
+        ("upgrade", "version 2 of the program took over at a start"),
+        (
+            "return",
+            "version 3 of the program took over at a start: the program of version 1 again",
+        ),
+    ]
 
 
 def test_a_row_that_cannot_be_converted_refuses_the_upgrade():

@@ -109,6 +109,30 @@ def test_replaced_pages_stay_until_the_offset_behind_them_is_committed():
     assert opened(store, second).between(first, second) == files("b")
 
 
+def test_what_an_earlier_driver_has_left_goes_after_the_first_commit():
+    store = MemoryStore()
+    log = opened(store, SeenLog.start())
+    for name in "abc":  # while there is a savepoint, nobody says what is committed
+        last = log.append(files(name))
+    assert len(pages(store)) > len(kept := {page.name for page, _ in log._chain(last)})
+    again = opened(store, last)
+    again.committed(last)
+    assert {page.split("/")[-1].removesuffix(".json") for page in pages(store)} == kept
+    assert again.between(SeenLog.start(), last) == files("a", "b", "c")
+
+
+def test_what_is_in_flight_or_cannot_be_read_is_no_leftover():
+    store = MemoryStore()
+    log = opened(store, SeenLog.start())
+    first = log.append(files("a"))
+    store.put("sources/in/pages/00000000000000000000-damaged.json", b"{}")
+    another = opened(store, first).append(files("x"))
+    log.append(files("b"))
+    log.committed(first)
+    assert len(pages(store)) == 4
+    assert opened(store, another).between(first, another) == files("x")
+
+
 def test_a_page_that_could_not_be_deleted_is_deleted_after_a_later_commit():
     class Away(MemoryStore):
         away = 1

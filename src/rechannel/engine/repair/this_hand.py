@@ -1,7 +1,10 @@
-"""The process of a command that writes to a state directory, while no driver runs."""
+"""This process, where it writes to a state directory while no driver runs."""
 
 from __future__ import annotations
 
+import getpass
+import os
+import socket
 import time
 import uuid
 
@@ -18,3 +21,12 @@ def this_hand() -> Hand:
         clock=lambda: int(time.time() * 1000),
         started=process_started,
     )
+
+
+def this_user() -> str:
+    """Return who runs this process, as the history names them: user and host."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # of a container without such a user
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
