@@ -60,7 +60,7 @@ def _walk(dataflow: Dataflow, ask: Ask) -> dict[int, pa.Schema]:
     for node in dataflow.nodes:
         inputs = [found[id(up)] for up in node.upstreams if id(up) in found]
         if isinstance(node, Late | SideOutput):
-            inputs = [found[id(up)] for up in node.upstream.upstreams if id(up) in found]
+            inputs = [found[id(up)] for up in node.upstream.feeds if id(up) in found]
         complete = len(inputs) == len(node.upstreams)
         if complete:
             check_inputs(node, inputs)
