@@ -170,7 +170,7 @@ def declared(
 
 
 def tables_of(broadcast: Mapping[str, Any] | None) -> list[Any]:
-    """Return the streams of broadcast inputs. Raises DataflowError for what is no stream of an operator with a table."""
+    """Return the streams of broadcast inputs. Raises DataflowError where one is not of an operator with a table."""
     for name, stream in (broadcast or {}).items():
         keyed = isinstance(stream, Processed)  # its operator is still to come
         node = stream if keyed else getattr(stream, "node", stream)

@@ -383,7 +383,9 @@ class _Compiler:
                 producers=producers,
                 times=time_inputs(node, changelog=has_changelog(self.dataflow, node)),
                 origins=time_names(node),
-                broadcasts=dict(zip(node.spec.broadcast, (n.name for n in node.broadcasts), strict=True)),
+                broadcasts=dict(
+                    zip(node.spec.broadcast, (n.name for n in node.broadcasts), strict=True)
+                ),
             )
         if isinstance(node, Source):
             return Stage(name=node.name, root=root, frame=SourceFrame(source=node))

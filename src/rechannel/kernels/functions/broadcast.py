@@ -17,8 +17,8 @@ from rechannel.kernels.functions.python_rows import LazyColumns, python_keys
 class BroadcastTable(Mapping[Any, Any]):
     """The current rows of a broadcast input, by their keys and in the order of these. It cannot be changed.
 
-    A key is a scalar, or a tuple if there are several key columns; a row is a NamedTuple of all columns. Nothing becomes
-    a Python value before a function asks for it.
+    A key is a scalar, or a tuple if there are several key columns; a row is a NamedTuple of all columns. A column
+    becomes Python values when a function first asks for them.
     """
 
     def __init__(self, rows: pa.RecordBatch, keys: int) -> None:
@@ -35,7 +35,14 @@ class BroadcastTable(Mapping[Any, Any]):
     def _places(self) -> dict[Any, int]:
         names, columns = self.rows.schema.names[: self._keys], self.rows.columns[: self._keys]
         keys = python_keys(columns, names, self.rows.num_rows)
-        return dict(zip(keys, range(len(keys)), strict=True))
+        try:
+            return dict(zip(keys, range(len(keys)), strict=True))
+        except TypeError as error:
+            msg = (
+                f"keys of a broadcast input are looked up in a dict, and of {', '.join(names)} they cannot be"
+                f" ({error}): key the table by a plain value, such as a string of it"
+            )
+            raise TypeError(msg) from error
 
     @cached_property
     def _columns(self) -> LazyColumns:

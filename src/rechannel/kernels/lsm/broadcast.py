@@ -13,6 +13,7 @@ from threading import Lock
 from typing import TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
 from rechannel.errors import BroadcastTooLargeError
 from rechannel.kernels.functions.broadcast import BroadcastTable
@@ -97,8 +98,8 @@ def _read(program: StageProgram, state: BroadcastState) -> _Read:
     runs = [open_run(program, run) for run in state.runs]
     parts = [part for run in runs for part in slices_of(run, Intervals.everything())]
     if not parts:
-        empty = BroadcastTable(can.view_schema.empty_table().to_batches()[0], can.hashed)
-        return _Read(program=program, runs=state.runs, table=empty)
+        none = pa.RecordBatch.from_pylist([], schema=can.view_schema)
+        return _Read(program=program, runs=state.runs, table=BroadcastTable(none, can.hashed))
     keys = len(can.logic.key_schema)
     rows = merge_rows(parts, keys, everything, bottom=True, row_order=can.row_order)
     alive = can.live(*halves(can, rows), state.clock)

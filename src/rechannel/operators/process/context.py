@@ -109,6 +109,7 @@ class Context:
         timers: Timers,
         declared: Mapping[str, str],
         sides: Mapping[str, Side],
+        *,
         tables: Mapping[str, BroadcastTable],
     ) -> None:
         """declared: kind of time by timer. tables: of broadcast inputs."""
@@ -204,7 +205,9 @@ def table_named(name: str, tables: Mapping[str, BroadcastTable]) -> BroadcastTab
     table = tables.get(name)
     if table is None:
         known = ", ".join(tables) or "none"
-        msg = f"there is no broadcast input {name!r} (declared: {known}); declare it with broadcast="
+        msg = (
+            f"there is no broadcast input {name!r} (declared: {known}); declare it with broadcast="
+        )
         raise KeyError(msg)
     return table
 

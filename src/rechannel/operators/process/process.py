@@ -137,7 +137,7 @@ class _Calls:
             self.timers,
             logic.timers,
             self.sides,
-            arrivals.broadcast,
+            tables=arrivals.broadcast,
         )
         columns = LazyColumns(arrivals.values, tuple(logic.value_schema.names))
         starts, stops = arrivals.groups.starts.tolist(), arrivals.groups.ends.tolist()
