@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
+from rechannel.dataflow.evolution.evolution import stream_of
 from rechannel.errors import (
     BroadcastTooLargeError,
     DataflowError,
@@ -286,8 +288,8 @@ def test_a_table_may_be_made_of_the_rows_themselves():
 # Timesteps in flight, replays, changes ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("in_flight", [1, 4])
-def test_timesteps_in_flight_see_no_later_table(in_flight):
+@pytest.mark.parametrize("seed", range(3))
+def test_timesteps_in_flight_see_no_later_table(seed):
     """The table runs ahead of a reader whose rows come through two more operators."""
     rules, rows = script(RULES), script(PAYMENTS)
     table = tracked(rc.read().memory(rules, name="changes").key_by("rule"))
@@ -298,8 +300,9 @@ def test_timesteps_in_flight_see_no_later_table(in_flight):
         yield "now", context.broadcast("rules")["r"].most
 
     made = far.key_by("card").process(look, schema=SHOWN, broadcast={"rules": table}, name="alerts")
-    settings = rc.Settings(tasks=2, bins=4, in_flight=in_flight)
-    harness = Harness(made.write.memory("out", name="out"), settings=settings)
+    settings = rc.Settings(tasks=2, bins=4, in_flight=4)
+    flow, choose = made.write.memory("out", name="out"), Random(seed).randrange
+    harness = Harness(flow, settings=settings, choose=choose)
     for number in range(12):
         rules.push([{"rule": "r", "most": number, "active": True}])
         rows.push([{"card": "A", "amount": number}])
@@ -374,6 +377,85 @@ def test_columns_of_the_table_change_while_it_runs():
     bench.harness.process.reconfigure(both)
     bench.step()
     assert bench.step(("A", 9), rules=[("a", 1, True)]) == [("A", "a", 41)]
+
+
+def test_the_table_alone_is_migrated():
+    bench = Bench(table=lambda k: k.aggregate(most=agg.max("most"), name="rules"))
+    bench.step(rules=[("a", 1, True)])
+    wanted = {"n": agg.count(), "most": agg.max("most")}
+    migrate = rc.changes.migrate(add={"n": 0})
+    change = rc.changes.change_logic("rules", wanted, migrate=migrate)
+    bench.harness.process.reconfigure(change)
+    bench.step()
+    assert bench.step(("A", 9), rules=[("b", 5, True)]) == [("A", "a", 9), ("A", "b", 9)]
+
+
+def test_a_reader_that_is_added_to_a_running_stream_has_the_whole_table():
+    bench = Bench()
+    bench.step(rules=[("a", 1, True)])
+    process = bench.harness.process
+    dataflow = process.switch.current.program.dataflow
+    cards = stream_of(dataflow, "payments").key_by("card")
+    added = cards.process(
+        exceeded, schema=SHOWN, broadcast={"rules": stream_of(dataflow, "rules")}, name="more"
+    )
+    process.reconfigure(rc.changes.add(added.write.memory("more", name="to-more")))
+    bench.step()
+    assert bench.step(("A", 9), rules=[("b", 2, True)]) == [("A", "a", 9), ("A", "b", 9)]
+    shown = bench.harness.outputs("to-more")
+    assert plain(shown[max(shown)]) == [("A", "a", 9), ("A", "b", 9)]
+
+
+def test_timesteps_that_run_again_in_a_replay_see_the_tables_of_then(tmp_path):
+    rules, rows = script(RULES), script(PAYMENTS)
+    table = tracked(rc.read().memory(rules, name="changes").key_by("rule"))
+    made = (
+        rc.read()
+        .memory(rows, name="payments")
+        .key_by("card")
+        .process(exceeded, schema=SHOWN, broadcast={"rules": table}, name="alerts")
+    )
+    settings = rc.Settings(keep_versions=50)
+    flow = made.write.memory("out", name="out")
+    for most in (5, 50, 7, 0):
+        rules.push([{"rule": "r", "most": most, "active": True}])
+        rows.push([{"card": "A", "amount": 9}])
+    job = rc.Job("cards", flow, state=tmp_path / "state", settings=settings)
+    job = job.start(in_process=InProcess())
+    job.process_all_available(60)
+    found = job.replay(range(2, 5))
+    assert found.equal
+    assert [(part.timestep, part.equal) for part in found.output] == [(3, 1), (4, 1)]
+    job.stop()
+
+
+def test_rows_of_the_table_are_no_source_of_dead_letters_and_hold_no_time_back():
+    rules, rows = script(RULES), script("card STRING, amount BIGINT, at TIMESTAMP")
+    table = tracked(rc.read().memory(rules, name="changes").key_by("rule"))
+
+    def fail(card, rows, context):
+        raise ValueError(len(context.broadcast("rules")))
+
+    timed = rc.read().memory(rows, name="payments").event_time("at").key_by("card")
+    made = timed.process(
+        fail,
+        schema=SHOWN,
+        timers={"t": "event"},
+        on_timer=no_rows,
+        broadcast={"rules": table},
+        on_error="dead_letter",
+        name="alerts",
+    )
+    letters = rc.dead_letters(made.write.noop(name="none")).write.memory("dead", name="dead")
+    harness = Harness([made.write.noop(name="none"), letters])
+    harness.start()
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    rows.push([{"card": "A", "amount": 1, "at": at}])
+    harness.process.run()
+    (letter,) = harness.outputs("dead")[1].to_pylist()
+    assert (letter["source"], letter["error"]) == ("payments", "ValueError: 0")
+    times = harness.journal_state().versions[1].times
+    assert times["alerts"].watermark == int(at.timestamp()) * 1_000_000
 
 
 def test_a_running_reader_gets_a_broadcast_input_by_an_upgrade_with_all_that_the_table_has():
