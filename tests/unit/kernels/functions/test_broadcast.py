@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from rechannel.kernels.functions.broadcast import BroadcastTable
+from rechannel.kernels.functions.python_rows import UnheldError
 
 
 def table(keys, **columns):
@@ -42,10 +43,35 @@ def test_numbers_are_in_their_order_and_nan_comes_after_them():
 
 
 def test_keys_without_an_order_stay_as_they_are():
-    found = table(1, k=[[2], [1]], v=[1, 2])
-    assert found.rows.column("v").to_pylist() == [1, 2]
-    with pytest.raises(TypeError, match=r"of k they cannot be \(unhashable type: 'list'\)"):
+    found = table(1, k=[None, [2], [1]], v=[0, 1, 2])
+    assert found.rows.column("v").to_pylist() == [0, 1, 2]
+    with pytest.raises(TypeError, match=r"those of k cannot be \(unhashable type: 'list'\)"):
         found.get("x")
+
+
+def test_rows_are_the_same_however_many_were_looked_up_before():
+    found = table(1, k=[f"k{99 - n}" for n in range(100)], v=list(range(100)))
+
+    for _ in range(2):
+        for n in range(100):
+            assert found[f"k{99 - n}"] == (f"k{99 - n}", n)
+    assert list(found.items())[:2] == [("k0", ("k0", 99)), ("k1", ("k1", 98))]
+    with pytest.raises(KeyError, match="'x'"):
+        _ = found["x"]
+
+
+def test_a_row_that_python_cannot_represent_is_told_when_it_is_read():
+    far = pa.array([2**62, 0, 0], pa.int64()).view(pa.timestamp("us"))
+    found = table(1, k=["far", "a", "b"], at=far)
+
+    for _ in range(2):
+        assert found["a"].k == "a"
+        with pytest.raises(UnheldError, match="column 'at' has a value that Python cannot"):
+            _ = found["far"]
+        assert list(found) == ["a", "b", "far"]  # all rows are converted now
+    for read in (found.values, found.items):
+        with pytest.raises(UnheldError, match="column 'at' has a value that Python cannot"):
+            read()
 
 
 def test_a_table_without_rows_has_its_columns():
