@@ -185,6 +185,34 @@ def test_rules_that_are_not_renewed_end():
     assert bench.step(("A", 9)) == []
 
 
+def test_rules_end_by_their_own_event_time():
+    """The reader has no event time."""
+    changes, rows = script(f"{RULES}, at TIMESTAMP"), script(PAYMENTS)
+    timed = rc.read().memory(changes, name="changes").event_time("at").key_by("rule")
+    table = timed.track(
+        newest, state="most BIGINT", time="event", timeout="10 seconds", name="rules"
+    )
+    cards = rc.read().memory(rows, name="payments").key_by("card")
+    made = cards.process(exceeded, schema=SHOWN, broadcast={"rules": table}, name="alerts")
+    harness = Harness(made.write.memory("out", name="out"))
+    harness.start()
+
+    def step(rule, second):
+        at = datetime(2026, 1, 1, 0, 0, second, tzinfo=UTC)
+        changes.push([{"rule": rule, "most": 1, "active": True, "at": at}])
+        rows.push([{"card": "A", "amount": 9}])
+        harness.process.run()
+        shown = harness.outputs("out")
+        return [rule for _, rule, _ in plain(shown[max(shown)])]
+
+    assert [step("a", 0), step("b", 9), step("c", 12), step("d", 25)] == [
+        ["a"],
+        ["a", "b"],
+        ["b", "c"],
+        ["d"],
+    ]
+
+
 def test_a_timer_sees_the_table_of_the_timestep_in_which_it_goes_off():
     def wait(card, rows, context):
         context.set_timer("soon", context.processing_time + timedelta(seconds=1))
