@@ -53,7 +53,7 @@ class Processed(Generic[Downstream]):
         timers: Mapping[str, TimeKind] | None = None,
         on_timer: OnTimer | None = None,
         side_outputs: Mapping[str, Columns] | None = None,
-        broadcast: Mapping[str, Any] | None = None,
+        broadcast: Mapping[str, Downstream] | None = None,
         time_column: str | None = None,
         on_error: OnError = "fail",
         name: str | None = None,
@@ -97,10 +97,10 @@ class Processed(Generic[Downstream]):
             on_timer=on_timer,
             on_error=on_error,
             on=time_column,
-            broadcast=tuple(broadcast or ()),
-            **declared(schema, states, timers, side_outputs),
+            **declared(schema, states, timers, side_outputs, broadcast),
         )
-        return self._in_order_of(time_column, spec, name, tasks, bins, tables_of(broadcast))
+        tables = list(streams_of(broadcast).values())
+        return self._in_order_of(time_column, spec, name, tasks, bins, tables)
 
     def process_batches(  # noqa: PLR0913 - as many as there are things to say
         self,
@@ -111,7 +111,7 @@ class Processed(Generic[Downstream]):
         timers: Mapping[str, TimeKind] | None = None,
         on_timer: ProcessBatches | None = None,
         side_outputs: Mapping[str, Columns] | None = None,
-        broadcast: Mapping[str, Any] | None = None,
+        broadcast: Mapping[str, Downstream] | None = None,
         on_error: OnError = "fail",
         name: str | None = None,
         tasks: int | None = None,
@@ -141,10 +141,10 @@ class Processed(Generic[Downstream]):
             function=function,
             on_timer=on_timer,
             on_error=on_error,
-            broadcast=tuple(broadcast or ()),
-            **declared(schema, states, timers, side_outputs),
+            **declared(schema, states, timers, side_outputs, broadcast),
         )
-        return self._in_order_of(None, spec, name, tasks, bins, tables_of(broadcast))
+        tables = list(streams_of(broadcast).values())
+        return self._in_order_of(None, spec, name, tasks, bins, tables)
 
 
 def declared(
@@ -152,6 +152,7 @@ def declared(
     states: Mapping[str, State] | None,
     timers: Mapping[str, TimeKind] | None,
     side_outputs: Mapping[str, Columns] | None,
+    broadcast: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """Return the fields of a spec for what both flavours declare. Raises DataflowError."""
     for name, state in (states or {}).items():
@@ -166,13 +167,18 @@ def declared(
         "states": states or {},
         "timers": timers or {},
         "outputs": {name: schema_of(each) for name, each in (side_outputs or {}).items()},
+        "broadcast": tuple(streams_of(broadcast)),
     }
 
 
-def tables_of(broadcast: Mapping[str, Any] | None) -> list[Any]:
-    """Return the streams of broadcast inputs. Raises DataflowError where one is not of an operator with a table."""
+def streams_of(broadcast: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the streams of broadcast inputs by name. Raises DataflowError where one has no operator with a table."""
+    what = f"process ({caller()})"
+    if broadcast is not None and not isinstance(broadcast, Mapping):
+        msg = f"{what}: broadcast= takes streams by name, as in broadcast={{'rules': stream}}, not {broadcast!r}"
+        raise DataflowError(msg)
     for name, stream in (broadcast or {}).items():
         keyed = isinstance(stream, Processed)  # its operator is still to come
         node = stream if keyed else getattr(stream, "node", stream)
-        need_table(f"process ({caller()}): broadcast input {name!r}", node)
-    return list((broadcast or {}).values())
+        need_table(f"{what}: broadcast input {name!r}", node)
+    return dict(broadcast or {})

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -24,17 +23,13 @@ from rechannel.model.buffers import Mask
 from rechannel.model.eventtime import Clock
 from rechannel.model.hashspace import Intervals
 from rechannel.state.manifest import Run
-from rechannel.state.store import Store
 
 BROADCAST_BYTES = 64 << 20
 """Largest table of a broadcast input, in Arrow."""
 STORED_BYTES = 4 * BROADCAST_BYTES
 """Most bytes of state that are read for one: rows that later ones replace stay until runs are merged."""
 KEPT_BYTES = 4 * BROADCAST_BYTES
-"""Bytes of tables that a process keeps, the latest one aside."""
-
-Place: TypeAlias = tuple[Store, str]
-"""Where state is, and the name of its operator."""
+"""Bytes of tables that a process keeps; it always keeps the latest one."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -42,41 +37,43 @@ class _Read:
     """A table that was read. rows: if they can outlive their time, all of them; alive: which had not."""
 
     program: StageProgram
+    """It is known by its identity, which is its own as long as it is held here."""
     runs: tuple[Run, ...]
     rows: Rows | None = None
     alive: Mask | None = None
     table: BroadcastTable
 
-    def is_of(self, program: StageProgram, runs: tuple[Run, ...]) -> bool:
-        """Whether it was made of these runs, with this program."""
-        return self.program is program and self.runs == runs
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its columns."""
+        columns = [] if self.rows is None else self.rows.columns
+        return self.table.nbytes + sum(column.nbytes for column in columns)
 
 
 @dataclass
 class Tables:
-    """The tables that a process has read, the latest of each operator. Safe to use from several threads."""
+    """The tables that a process has read last, by the program that reads them. Safe to use from several threads."""
 
-    _read: OrderedDict[Place, _Read] = field(default_factory=OrderedDict)
+    _read: OrderedDict[int, _Read] = field(default_factory=OrderedDict)
     _lock: Lock = field(default_factory=Lock)
 
     def of(self, program: StageProgram, state: BroadcastState) -> BroadcastTable:
         """Return the table of an operator. program: reads its state. Raises BroadcastTooLargeError."""
-        place = program.store, program.operator
         with self._lock:
-            known = self._read.pop(place, None)
-            if known is not None and known.is_of(program, state.runs):
+            known = self._read.pop(id(program), None)
+            if known is not None and known.runs == state.runs:
                 read = _as_of(known, state.clock)
             else:
                 read = _read(program, state)
-            self._read[place] = read
+            self._read[id(program)] = read
             self._forget()
         return read.table
 
     def _forget(self) -> None:
-        size = sum(read.table.nbytes for read in self._read.values())
+        size = sum(read.nbytes for read in self._read.values())
         while size > KEPT_BYTES and len(self._read) > 1:
             _, gone = self._read.popitem(last=False)
-            size -= gone.table.nbytes
+            size -= gone.nbytes
 
 
 _tables = Tables()

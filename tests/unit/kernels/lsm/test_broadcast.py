@@ -94,13 +94,17 @@ def test_rows_end_by_time_without_reading_them_again(monkeypatch):
     assert list(reader.at(10)) == ["a", "b"]
 
 
-def test_another_program_reads_the_table_anew(monkeypatch):
+def test_each_program_has_a_table_of_its_own(monkeypatch):
     reader = Reader(bench := Bench(ending()), monkeypatch)
     bench.step([(rows(("a", 1)), 0)])
-    first = reader.at()
+    first, program = reader.at(), reader.program
     reader.program = bench.program
-    assert reader.at() is not first
-    assert reader.at().rows.equals(first.rows)
+    second = reader.at()
+    assert second is not first
+    assert second.rows.equals(first.rows)
+    assert reader.at() is second
+    reader.program = program
+    assert reader.at() is first
 
 
 def test_a_process_keeps_as_many_tables_as_fit(monkeypatch):

@@ -582,6 +582,13 @@ def test_what_is_no_table_is_refused_before_anything_runs(made, message):
         cards.process(exceeded, schema=SHOWN, broadcast={"x": made(changes)})
 
 
+def test_inputs_have_names():
+    table = tracked(rc.read().memory(script(RULES), name="changes").key_by("rule"))
+    cards = rc.read().memory(script(PAYMENTS), name="payments").key_by("card")
+    with pytest.raises(DataflowError, match=r"takes streams by name, as in broadcast=\{'rules'"):
+        cards.process(exceeded, schema=SHOWN, broadcast=table)
+
+
 def test_names_are_checked():
     table = tracked(rc.read().memory(script(RULES), name="changes").key_by("rule"))
     cards = rc.read().memory(script(PAYMENTS), name="payments").key_by("card")
