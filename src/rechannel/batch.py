@@ -218,10 +218,16 @@ class _Rebuild:
             return replace(node, upstream=self.node(node.upstream), function=ended)
         if isinstance(node, Stateful) and node.spec.processing:
             over: Any = replace(node.spec, finished=True)  # type: ignore[type-var]
-            return replace(node, upstream=self.node(node.upstream), spec=over)
-        if isinstance(node, Transform | MapBatches | Stateful):
+            return replace(self._operator(node), spec=over)
+        if isinstance(node, Stateful):
+            return self._operator(node)
+        if isinstance(node, Transform | MapBatches):
             return replace(node, upstream=self.node(node.upstream))
         raise TypeError(node)
+
+    def _operator(self, node: Stateful) -> Stateful:
+        tables = tuple(self.node(table) for table in node.broadcasts)
+        return replace(node, upstream=self.node(node.upstream), broadcasts=tables)
 
     def _source(self, node: Source) -> Source:
         if node.name in self._given:

@@ -28,6 +28,7 @@ RechannelError
 │   └── NotPermittedError        no permission, or read-only: correct that and start again
 └── TimestepError            a timestep failed; nothing of it was committed
     ├── ClusterError             executors, hosts or shuffles were lost: retried automatically
+    ├── BroadcastTooLargeError   a table that every task would hold is too large
     ├── KeyTooLargeError         one key has more rows in a timestep than a task can take
     ├── TooManyBadRowsError      more rows were bad than the program allows
     └── UserFunctionError        the user's own function raised: its traceback is shown
@@ -36,6 +37,7 @@ RechannelError
 from __future__ import annotations
 
 __all__ = [
+    "BroadcastTooLargeError",
     "ClusterError",
     "DamagedStateError",
     "DataflowError",
@@ -180,6 +182,10 @@ class TimestepError(RechannelError):
 
 class ClusterError(TimestepError):
     """A timestep failed because the cluster lost something; the driver retries it."""
+
+
+class BroadcastTooLargeError(TimestepError):
+    """The table of a broadcast input is larger than a task may hold."""
 
 
 class KeyTooLargeError(TimestepError):

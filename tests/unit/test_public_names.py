@@ -66,7 +66,7 @@ GROUPS = {
         " TaskReply TaskView Trigger by_hand every install library on operation when"
     ),
     "control.library": "AutoScale Autopilot Balance BatchInterval Guard ModelUpdate Monitor Placement SkewJoin",
-    "frames": "Context GroupFrame KeyedFrame ProcessFrame Rows Timer",
+    "frames": "BroadcastTable Context GroupFrame KeyedFrame ProcessFrame Rows Timer",
     "monitoring": (
         "Act Amount BadRows ControllerDecisions ControllerStatus CostFit CriticalPath CurvePoint DataflowNode"
         " Decided EditedState Flow JobListener JobStatus LatencyFigures LettersOf OperatorBins OperatorNeed"

@@ -100,6 +100,16 @@ class OperatorSpec(ABC):
         """Why no row that it emits is replaced or withdrawn later, as the rest of a sentence; None = some are."""
         return f"it emits a row once, and neither replaces it nor takes it back. {INSERTS}"
 
+    @property
+    def one_row_per_key(self) -> bool:
+        """Whether its state is a table with one row for each key, which can be a broadcast input of others."""
+        return False
+
+    @property
+    def broadcast(self) -> tuple[str, ...]:
+        """Names of its broadcast inputs: tables of other operators, which each of its tasks reads whole."""
+        return ()
+
     # Time -----------------------------------------------------------------------------------------------------
 
     @property

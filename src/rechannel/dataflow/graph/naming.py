@@ -119,6 +119,20 @@ def ancestors(node: Node) -> Iterator[Node]:
     return iter(Dataflow.of(node).nodes)
 
 
+def origins(node: Node) -> Iterator[Node]:
+    """The node and everything that its rows come from, each once: no broadcast inputs."""
+    found: dict[int, Node] = {}
+
+    def visit(each: Node) -> None:
+        if id(each) not in found:
+            found[id(each)] = each
+            for one in each.feeds:
+                visit(one)
+
+    visit(node)
+    return iter(found.values())
+
+
 def settle(dataflow: Dataflow) -> Dataflow:
     """Number free names that are alike: the first keeps it, the others get `~2`, `~3`, ..."""
     taken = Counter(node.name for node in dataflow.nodes if not isinstance(node.name, FreeName))
@@ -138,4 +152,6 @@ def with_upstreams(node: Node, settled: dict[int, Node]) -> dict[str, Any]:
     new = tuple(settled[id(up)] for up in node.upstreams)
     if all(a is b for a, b in zip(new, node.upstreams, strict=True)):
         return {}
-    return {"inputs": new} if isinstance(node, Union) else {"upstream": new[0]}
+    if isinstance(node, Union):
+        return {"inputs": new}
+    return {"upstream": new[0], **({"broadcasts": new[1:]} if new[1:] else {})}

@@ -56,8 +56,13 @@ class Node:
 
     @property
     def upstreams(self) -> tuple[Node, ...]:
-        """Nodes whose rows this one receives, in order."""
+        """Nodes that this one depends on, in order: those whose rows it receives, then its broadcast inputs."""
         return ()
+
+    @property
+    def feeds(self) -> tuple[Node, ...]:
+        """Nodes whose rows this one receives."""
+        return self.upstreams
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -151,6 +156,7 @@ class Stateful(Node):
 
     tasks, bins: starting parallelism and number of bins; None = the job's default.
     initial: state to start from, as a function that makes a DataFrame (key columns and output columns), or None.
+    broadcasts: operators whose tables its tasks read whole, in the order of `spec.broadcast`.
     """
 
     upstream: Node
@@ -159,10 +165,16 @@ class Stateful(Node):
     tasks: int | None = None
     bins: int | None = None
     initial: Preload | None = None
+    broadcasts: tuple[Node, ...] = ()
 
     @property
     def upstreams(self) -> tuple[Node, ...]:
-        """The one upstream."""
+        """What its own rows come from, then its broadcast inputs."""
+        return (self.upstream, *self.broadcasts)
+
+    @property
+    def feeds(self) -> tuple[Node, ...]:
+        """What its own rows come from."""
         return (self.upstream,)
 
 

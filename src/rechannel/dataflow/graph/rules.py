@@ -89,6 +89,7 @@ def check_inputs(node: Node, inputs: Sequence[pa.Schema]) -> None:
     elif isinstance(node, Stateful):
         _check_keys(node, inputs[0])
         _check_time(node)
+        _check_broadcasts(node)
     elif isinstance(node, Sink):
         own = node.outlet.column
         _check_partitions(node, node.outlet.partitions, inputs[0], own)
@@ -138,6 +139,31 @@ def _check_time(node: Stateful) -> None:
             " call stream.event_time('column', delay='10 seconds') upstream"
         )
         raise DataflowError(msg)
+
+
+def _check_broadcasts(node: Stateful) -> None:
+    names = node.spec.broadcast
+    if len(names) != len(node.broadcasts):
+        msg = (
+            f"{label(node)} has {len(node.broadcasts)} broadcast inputs, and its logic {len(names)}"
+            f" ({', '.join(names) or 'none'}): keep the same broadcast=, or start the job with a new text"
+        )
+        raise DataflowError(msg)
+    for name, table in zip(names, node.broadcasts, strict=True):
+        need_table(f"{label(node)}: broadcast input {name!r}", table)
+
+
+def need_table(what: str, node: object) -> None:
+    """Raise DataflowError unless a node is an operator whose state is a table with one row per key."""
+    if isinstance(node, Stateful) and node.spec.one_row_per_key:
+        return
+    is_ = f"is {label(node)}" if isinstance(node, Node) else f"is {node!r}"
+    msg = (
+        f"{what} {is_}, which keeps no table with one row per key: give it the stream of latest(...), track(...),"
+        " track_batches(...), aggregate(...) or running_reduce(...) itself, before other functions, as in"
+        " rules.key_by('rule').latest()"
+    )
+    raise DataflowError(msg)
 
 
 def check_output(node: Node, schema: pa.Schema) -> None:

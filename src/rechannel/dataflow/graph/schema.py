@@ -58,10 +58,10 @@ def _walk(dataflow: Dataflow, ask: Ask) -> dict[int, pa.Schema]:
     """Columns by node identity; nodes that cannot be known are left out."""
     found: dict[int, pa.Schema] = {}
     for node in dataflow.nodes:
-        inputs = [found[id(up)] for up in node.upstreams if id(up) in found]
+        inputs = [found[id(up)] for up in node.feeds if id(up) in found]
         if isinstance(node, Late | SideOutput):
-            inputs = [found[id(up)] for up in node.upstream.upstreams if id(up) in found]
-        complete = len(inputs) == len(node.upstreams)
+            inputs = [found[id(up)] for up in node.upstream.feeds if id(up) in found]
+        complete = len(inputs) == len(node.feeds)
         if complete:
             check_inputs(node, inputs)
         schema = _output(node, inputs, ask) if complete else _declared(node)

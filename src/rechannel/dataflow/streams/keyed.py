@@ -39,7 +39,8 @@ class KeyedStream(UserState[Downstream]):
 
     node: Node
     keys: tuple[str, ...]
-    then: Callable[[Node], Downstream]
+    then: Callable[..., Downstream]
+    """Makes the stream of a node; given more streams, it checks that they can meet."""
 
     def aggregate(
         self,
@@ -219,13 +220,17 @@ class KeyedStream(UserState[Downstream]):
         name: str | None,
         tasks: int | None,
         bins: int | None,
+        tables: Sequence[Any] = (),
     ) -> Downstream:
-        """Make an operator that depends on the order of rows: of the stream, or sorted by event time first."""
+        """Make an operator that depends on the order of rows: of the stream, or sorted by event time first.
+
+        tables: streams of its broadcast inputs.
+        """
         settled = given(name, keyed_name(self.node, spec.kind, self.keys))
         if time_column is None:
-            return self._operator(spec, settled, tasks, bins, None)
+            return self._operator(spec, settled, tasks, bins, None, tables)
         held = self._made(*arranged(time_column, settled), tasks, bins, None)
-        return replace(self, node=held)._operator(spec, settled, tasks, bins, None)
+        return replace(self, node=held)._operator(spec, settled, tasks, bins, None, tables)
 
     def _operator(
         self,
@@ -234,8 +239,10 @@ class KeyedStream(UserState[Downstream]):
         tasks: int | None,
         bins: int | None,
         preload: Preload | None,
+        tables: Sequence[Any] = (),
     ) -> Downstream:
-        return self.then(self._made(spec, name, tasks, bins, preload))
+        broadcasts = tuple(table.node for table in tables)
+        return self.then(self._made(spec, name, tasks, bins, preload, broadcasts), *tables)
 
     def _made(
         self,
@@ -244,6 +251,7 @@ class KeyedStream(UserState[Downstream]):
         tasks: int | None,
         bins: int | None,
         preload: Preload | None,
+        broadcasts: tuple[Node, ...] = (),
     ) -> Stateful:
         node = Stateful(
             name=given(name, keyed_name(self.node, spec.kind, self.keys)),
@@ -254,6 +262,7 @@ class KeyedStream(UserState[Downstream]):
             tasks=tasks,
             bins=bins,
             initial=preload,
+            broadcasts=broadcasts,
         )
         check_numbers(node)
         return node

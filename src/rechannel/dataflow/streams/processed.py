@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 import pyarrow as pa
 
 from rechannel.dataflow.checks.dead import has_dead_letters
 from rechannel.dataflow.graph.naming import caller
+from rechannel.dataflow.graph.rules import need_table
 from rechannel.errors import DataflowError
 from rechannel.kernels.functions.dead_letters import OnError
 from rechannel.model.ddl import schema_of
@@ -39,6 +40,7 @@ class Processed(Generic[Downstream]):
             name: str | None,
             tasks: int | None,
             bins: int | None,
+            tables: Sequence[Any] = (),
         ) -> Downstream:
             """Make an operator that depends on the order of rows."""
 
@@ -51,6 +53,7 @@ class Processed(Generic[Downstream]):
         timers: Mapping[str, TimeKind] | None = None,
         on_timer: OnTimer | None = None,
         side_outputs: Mapping[str, Columns] | None = None,
+        broadcast: Mapping[str, Downstream] | None = None,
         time_column: str | None = None,
         on_error: OnError = "fail",
         name: str | None = None,
@@ -75,6 +78,9 @@ class Processed(Generic[Downstream]):
                 `name` and the time `at` which it was set to go off.
             side_outputs: name = columns, for `context.side_output(name, row)`; read with
                 `.side_output(name)`. Rows that no stream reads are dropped.
+            broadcast: name = the stream of an operator with one row per key, such as
+                `rules.key_by("rule").latest()`. All tasks read its whole table, as of the timestep, with
+                `context.broadcast(name)`, a mapping from key to row. 64 MiB at most.
             time_column: event times: rows wait until the watermark passes them, and the function is called
                 for the rows of one time after the other, timers in between. What is emitted then does not
                 depend on how rows are cut into timesteps; late rows are in `.late`. None = stream order.
@@ -91,9 +97,10 @@ class Processed(Generic[Downstream]):
             on_timer=on_timer,
             on_error=on_error,
             on=time_column,
-            **declared(schema, states, timers, side_outputs),
+            **declared(schema, states, timers, side_outputs, broadcast),
         )
-        return self._in_order_of(time_column, spec, name, tasks, bins)
+        tables = list(streams_of(broadcast).values())
+        return self._in_order_of(time_column, spec, name, tasks, bins, tables)
 
     def process_batches(  # noqa: PLR0913 - as many as there are things to say
         self,
@@ -104,6 +111,7 @@ class Processed(Generic[Downstream]):
         timers: Mapping[str, TimeKind] | None = None,
         on_timer: ProcessBatches | None = None,
         side_outputs: Mapping[str, Columns] | None = None,
+        broadcast: Mapping[str, Downstream] | None = None,
         on_error: OnError = "fail",
         name: str | None = None,
         tasks: int | None = None,
@@ -117,8 +125,8 @@ class Processed(Generic[Downstream]):
                 (`rc.frames.ProcessFrame`) has keys, rows and states as tables, and takes tables. What
                 becomes of a key must not depend on the other keys in the frame, which change with the
                 number of tasks.
-            schema, states, timers, side_outputs: as in `process`; side outputs are written with
-                `frame.side_output(name, rows)`.
+            schema, states, timers, side_outputs, broadcast: as in `process`; side outputs are written with
+                `frame.side_output(name, rows)`, and `frame.broadcast(name)` is a RecordBatch.
             on_timer: (frame) -> rows, as `function`; called for all keys whose timers go off, which are in
                 `frame.timers`.
             on_error: as in `process`; a function that fails is called for halves of the keys, down to
@@ -133,9 +141,10 @@ class Processed(Generic[Downstream]):
             function=function,
             on_timer=on_timer,
             on_error=on_error,
-            **declared(schema, states, timers, side_outputs),
+            **declared(schema, states, timers, side_outputs, broadcast),
         )
-        return self._in_order_of(None, spec, name, tasks, bins)
+        tables = list(streams_of(broadcast).values())
+        return self._in_order_of(None, spec, name, tasks, bins, tables)
 
 
 def declared(
@@ -143,6 +152,7 @@ def declared(
     states: Mapping[str, State] | None,
     timers: Mapping[str, TimeKind] | None,
     side_outputs: Mapping[str, Columns] | None,
+    broadcast: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """Return the fields of a spec for what both flavours declare. Raises DataflowError."""
     for name, state in (states or {}).items():
@@ -157,4 +167,18 @@ def declared(
         "states": states or {},
         "timers": timers or {},
         "outputs": {name: schema_of(each) for name, each in (side_outputs or {}).items()},
+        "broadcast": tuple(streams_of(broadcast)),
     }
+
+
+def streams_of(broadcast: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the streams of broadcast inputs by name. Raises DataflowError where one has no operator with a table."""
+    what = f"process ({caller()})"
+    if broadcast is not None and not isinstance(broadcast, Mapping):
+        msg = f"{what}: broadcast= takes streams by name, as in broadcast={{'rules': stream}}, not {broadcast!r}"
+        raise DataflowError(msg)
+    for name, stream in (broadcast or {}).items():
+        keyed = isinstance(stream, Processed)  # its operator is still to come
+        node = stream if keyed else getattr(stream, "node", stream)
+        need_table(f"{what}: broadcast input {name!r}", node)
+    return dict(broadcast or {})

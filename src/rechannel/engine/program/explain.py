@@ -63,6 +63,10 @@ def _stage(stage: Stage, plan: PhysicalPlan, configuration: Configuration) -> li
         node = plan.dataflow.by_name[stage.name]
         title = f"Stage {stage.name}: {caption(node, {}, WIDTH)}"
         lines.append(("receives", f"rows of {', '.join(stage.producers)}"))
+        lines += [
+            ("reads", f"the table of {operator}, as {name!r}")
+            for name, operator in stage.broadcasts.items()
+        ]
     if stage.logic is not None:
         lines += _state(stage, Capabilities(stage.logic))
     lines += _leaves(stage.root, plan.dataflow, configuration)

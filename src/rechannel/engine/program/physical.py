@@ -31,7 +31,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from rechannel.dataflow.checks.changelogs import has_changelog
-from rechannel.dataflow.graph.naming import ancestors
+from rechannel.dataflow.graph.naming import origins
 from rechannel.dataflow.graph.nodes import (
     Changelog,
     Dataflow,
@@ -123,6 +123,8 @@ class Stage:
     """Time inputs that define the event time of a stateful stage."""
     origins: tuple[str, ...] = ()
     """Time inputs of the rows at the root."""
+    broadcasts: Mapping[str, str] = field(default_factory=dict)
+    """By name of a broadcast input, the operator whose table it is."""
     can: Capabilities | None = field(init=False, repr=False, compare=False)
     """What the logic can do; None for a source stage."""
 
@@ -144,7 +146,7 @@ class Stage:
     @property
     def needs(self) -> tuple[str, ...]:
         """Stages that must have run in the same timestep."""
-        return tuple(dict.fromkeys((*self.producers, *self.after)))
+        return tuple(dict.fromkeys((*self.producers, *self.after, *self.broadcasts.values())))
 
     @property
     def kept(self) -> tuple[str, ...]:
@@ -194,6 +196,11 @@ class PhysicalPlan:
     def keeper(self, node: str) -> str:
         """Return the name of the stage that writes a node's rows to a sink buffer."""
         return next(stage.name for stage in self.stages if node in stage.kept)
+
+    @property
+    def broadcast(self) -> frozenset[str]:
+        """Operators whose tables are broadcast inputs of others."""
+        return frozenset(name for stage in self.stages for name in stage.broadcasts.values())
 
     @property
     def stateful(self) -> tuple[Stage, ...]:
@@ -325,7 +332,7 @@ class _Compiler:
         first = next(node for node in self.dataflow.nodes if id(node) == way[0][0])
         sources = [
             node
-            for node in ancestors(first)
+            for node in origins(first)
             if isinstance(node, Source) and not node.connector.rereadable
         ]
         return str(sources[0].name) if len(sources) == 1 else None
@@ -384,6 +391,9 @@ class _Compiler:
                 producers=producers,
                 times=time_inputs(node, changelog=has_changelog(self.dataflow, node)),
                 origins=time_names(node),
+                broadcasts=dict(
+                    zip(node.spec.broadcast, (n.name for n in node.broadcasts), strict=True)
+                ),
             )
         if isinstance(node, Source):
             return Stage(name=node.name, root=root, frame=SourceFrame(source=node))

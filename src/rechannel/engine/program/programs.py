@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from rechannel.engine.program.physical import PhysicalPlan, Stage
 from rechannel.kernels.protocol.migrate import Chain, Migration, fingerprint
-from rechannel.kernels.protocol.program import StageProgram
+from rechannel.kernels.protocol.program import Branch, StageProgram
 from rechannel.state.store import Store
 
 
@@ -47,6 +47,25 @@ def program_of(
         times=stage.times,
         origins=stage.origins,
     )
+
+
+def with_broadcasts(
+    plan: PhysicalPlan, programs: Mapping[str, StageProgram]
+) -> dict[str, StageProgram]:
+    """Return the programs with those that broadcast inputs are read with. A program that has them all is kept."""
+    made = dict(programs)
+    for stage in plan.stages:
+        read = {name: programs[operator] for name, operator in stage.broadcasts.items()}
+        if read and not made[stage.name].broadcasts:
+            tables = {name: table_of(program) for name, program in read.items()}
+            made[stage.name] = replace(made[stage.name], broadcasts=tables)
+    return made
+
+
+def table_of(program: StageProgram) -> StageProgram:
+    """Return the part of a program that reads its state: without what happens to the operator's rows."""
+    root = Branch(node=program.root.node, schema=program.root.schema)
+    return replace(program, root=root, broadcasts={})
 
 
 def ways_to(present: str, passages: Sequence[Passage]) -> dict[str, Chain]:

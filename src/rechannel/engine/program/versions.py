@@ -32,7 +32,7 @@ from rechannel.engine.program.describing import STATE, state_of
 from rechannel.engine.program.dividing import no_longer_divisible
 from rechannel.engine.program.leading_back import Return, Text
 from rechannel.engine.program.physical import PhysicalPlan, Stage, compile_plan
-from rechannel.engine.program.programs import Passage, program_of
+from rechannel.engine.program.programs import Passage, program_of, with_broadcasts
 from rechannel.engine.program.restarting import (
     lasting,
     sources_of,
@@ -169,7 +169,7 @@ def compile_program(
         dataflow=dataflow,
         schemas=schemas,
         plan=plan,
-        programs=programs,
+        programs=with_broadcasts(plan, programs),
         record=record,
         provided=provided,
     )
@@ -209,6 +209,8 @@ def _same_stage(name: str, before: Program, plan: PhysicalPlan, changed: frozens
     new = plan.stage(name)
     nodes = {branch.node for branch in new.root.walk()}
     nodes |= {consumer.operator for branch in new.root.walk() for consumer in branch.consumers}
+    if not all(_same_stage(one, before, plan, changed) for one in new.broadcasts.values()):
+        return False
     return not nodes & changed and _signature(old) == _signature(new)
 
 
@@ -217,7 +219,7 @@ def _signature(stage: Stage) -> list[Any]:
     logic = [] if stage.logic is None else _columns(stage.logic)
     return [
         logic,
-        [stage.times, stage.origins],
+        [stage.times, stage.origins, dict(stage.broadcasts)],
         *(
             (
                 branch.node,

@@ -48,5 +48,5 @@ def proposed_change(
 
 
 def upstreams_of(plan: PhysicalPlan) -> Upstreams:
-    """By stage, the stages whose rows it receives, through an exchange or from their sink buffers."""
+    """By stage, the stages whose rows it receives, through an exchange or from their sink buffers, or whose table."""
     return {stage.name: stage.needs for stage in plan.stages}

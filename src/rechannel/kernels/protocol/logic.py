@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.groups import Groups
+from rechannel.kernels.functions.broadcast import BroadcastTable
 from rechannel.kernels.functions.dead_letters import Letters
 from rechannel.model.buffers import IntArray, Mask
 from rechannel.model.eventtime import Clock
@@ -142,6 +143,8 @@ class OperatorInput:
     """Stored rows of the keys, instead of `old` and `found`, if a key has several (`SeveralRows`)."""
     share: Share | None = None
     """The task's part in a spread bin, if the keys are of one; `held` has the rows that it considers."""
+    broadcast: Mapping[str, BroadcastTable] = field(default_factory=dict)
+    """Tables of broadcast inputs by name, as of this timestep."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

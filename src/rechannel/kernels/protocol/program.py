@@ -15,7 +15,7 @@ from rechannel.kernels.protocol.control import ControlMessage
 from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.kernels.protocol.migrate import Chain
 from rechannel.kernels.protocol.resolved import Capabilities
-from rechannel.model.eventtime import TimeInput, Times
+from rechannel.model.eventtime import Clock, TimeInput, Times
 from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
 from rechannel.model.spread import Share
@@ -110,6 +110,8 @@ class StageProgram:
     """Where its event time comes from."""
     origins: tuple[str, ...] = ()
     """Time inputs of the rows at its root."""
+    broadcasts: Mapping[str, StageProgram] = field(default_factory=dict)
+    """By name of a broadcast input, the operator whose table it is: its state is read with this program."""
     resolved: Capabilities | None = field(init=False, repr=False, compare=False)
     """What the logic can do."""
 
@@ -169,6 +171,16 @@ class TaskState:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BroadcastState:
+    """State of an operator as of a timestep, which every task of another operator reads as a table."""
+
+    runs: tuple[Run, ...] = ()
+    """All of them, newest first."""
+    clock: Clock
+    """Decides which rows count."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class StageStep:
     """One timestep of a stage."""
 
@@ -195,3 +207,5 @@ class StageStep:
     """Control operations that travel with the timestep."""
     repeats: bool = True
     """Whether every attempt of a task sends its rows in the same order."""
+    broadcasts: Mapping[str, BroadcastState] = field(default_factory=dict)
+    """By operator whose table is a broadcast input of this one: its state after this timestep."""

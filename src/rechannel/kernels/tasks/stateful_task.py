@@ -14,7 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from rechannel.kernels.columnar.columns import Columns
+from rechannel.kernels.functions.broadcast import BroadcastTable
 from rechannel.kernels.functions.user_errors import placed
+from rechannel.kernels.lsm.broadcast import broadcast_table
 from rechannel.kernels.lsm.collect import collect
 from rechannel.kernels.lsm.lookup import OpenRun, find, gather
 from rechannel.kernels.lsm.merge import Rows
@@ -294,7 +296,15 @@ class StatefulTask:
             clock=clock,
             timestep=self.step.timestep,
             share=share,
+            broadcast=self._broadcast() if count else {},
         )
+
+    def _broadcast(self) -> dict[str, BroadcastTable]:
+        """Return the tables of broadcast inputs, by name."""
+        return {
+            name: broadcast_table(program, self.step.broadcasts[program.operator])
+            for name, program in self.program.broadcasts.items()
+        }
 
     def _spanned(self, runs: OpenRuns, keys: Columns) -> Sequence[OpenRun]:
         """Return the runs that may hold state of keys, given the times that the keys wait for."""

@@ -61,6 +61,11 @@ class AggregateSpec(OperatorSpec):
         return AggregateSpec(aggregates=columns)
 
     @property
+    def one_row_per_key(self) -> bool:
+        """Return True: the aggregates of the key."""
+        return True
+
+    @property
     def unchanging(self) -> None:
         """Return None: the row of a key changes with its rows."""
 
@@ -136,6 +141,11 @@ class ReduceSpec(OperatorSpec):
     def with_function(self, function: Callable[..., Any]) -> OperatorSpec:
         """Another function understands the same state."""
         return replace(self, function=function)
+
+    @property
+    def one_row_per_key(self) -> bool:
+        """Return True: the aggregates of the key."""
+        return True
 
     @property
     def unchanging(self) -> None:

@@ -52,6 +52,11 @@ class TopSpec(OperatorSpec):
         return self.window_us
 
     @property
+    def one_row_per_key(self) -> bool:
+        """Whether it keeps the first row of each key, and no other."""
+        return self.n == 1 and not self.ties and self.rank is None and self.window_us is None
+
+    @property
     def unchanging(self) -> str | None:
         """Return why no row is replaced; None = ranks get other rows."""
         if self.window_us is not None:

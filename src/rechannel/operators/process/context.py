@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from rechannel.kernels.functions.broadcast import BroadcastTable
 from rechannel.model.eventtime import ENDED, NEVER, Clock
 from rechannel.operators.process.element_handles import ListHandle, MapHandle
 from rechannel.operators.process.handles import Cursor, Made, ValueHandle
@@ -89,7 +90,16 @@ class Context:
     It is valid during the call. Names are those that were declared.
     """
 
-    __slots__ = ("_clock", "_cursor", "_declared", "_handles", "_sides", "_timers", "_values")
+    __slots__ = (
+        "_clock",
+        "_cursor",
+        "_declared",
+        "_handles",
+        "_sides",
+        "_tables",
+        "_timers",
+        "_values",
+    )
 
     def __init__(
         self,
@@ -99,10 +109,13 @@ class Context:
         timers: Timers,
         declared: Mapping[str, str],
         sides: Mapping[str, Side],
+        *,
+        tables: Mapping[str, BroadcastTable],
     ) -> None:
-        """declared: kind of time by timer."""
+        """declared: kind of time by timer. tables: of broadcast inputs."""
         self._clock, self._cursor, self._handles = clock, cursor, handles
         self._timers, self._declared, self._sides = timers, declared, sides
+        self._tables = tables
         self._values = {n: each for n, each in handles.items() if isinstance(each, ValueHandle)}
 
     def value(self, name: str) -> ValueHandle:
@@ -150,6 +163,10 @@ class Context:
         side[0].append(self._cursor.key)
         side[1].append(row)
 
+    def broadcast(self, name: str) -> BroadcastTable:
+        """Return the table of a broadcast input as of this timestep: a mapping from key to row, to be read only."""
+        return table_named(name, self._tables)
+
     @property
     def watermark(self) -> datetime | None:
         """The watermark of this timestep; the last moment there is when no more rows come.
@@ -181,6 +198,18 @@ class Context:
         word = words[type(found)]
         msg = f"{name!r} is a {word} state, not a {kind} state; use context.{word}({name!r})"
         raise TypeError(msg)
+
+
+def table_named(name: str, tables: Mapping[str, BroadcastTable]) -> BroadcastTable:
+    """Return the table of a broadcast input. Raises KeyError."""
+    table = tables.get(name)
+    if table is None:
+        known = ", ".join(tables) or "none"
+        msg = (
+            f"there is no broadcast input {name!r} (declared: {known}); declare it with broadcast="
+        )
+        raise KeyError(msg)
+    return table
 
 
 def moment_of(at: int) -> datetime:

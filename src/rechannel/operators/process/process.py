@@ -131,7 +131,13 @@ class _Calls:
         """Call the functions for all keys. Raises UserFunctionError."""
         logic, arrivals, cursor, ends = self.logic, self.arrivals, self.cursor, self.ends
         context = Context(
-            arrivals.clock, cursor, self.handles, self.timers, logic.timers, self.sides
+            arrivals.clock,
+            cursor,
+            self.handles,
+            self.timers,
+            logic.timers,
+            self.sides,
+            tables=arrivals.broadcast,
         )
         columns = LazyColumns(arrivals.values, tuple(logic.value_schema.names))
         starts, stops = arrivals.groups.starts.tolist(), arrivals.groups.ends.tolist()

@@ -136,6 +136,7 @@ class _Calls:
             made_by=function_name(function),
             logic=logic,
             clock=arrivals.clock,
+            tables=arrivals.broadcast,
             places=places,
             among=groups.count,
             work=Working(kepts=self.now),

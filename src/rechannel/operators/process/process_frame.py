@@ -13,10 +13,11 @@ import pyarrow as pa
 
 from rechannel.errors import UserFunctionError
 from rechannel.kernels.columnar.columns import Columns
+from rechannel.kernels.functions.broadcast import BroadcastTable
 from rechannel.kernels.shuffle.watermarks import MICROS, micros
 from rechannel.model.buffers import IntArray
 from rechannel.model.eventtime import ENDED, NEVER, Clock
-from rechannel.operators.process.context import moment_of
+from rechannel.operators.process.context import moment_of, table_named
 from rechannel.operators.process.frame_rows import rows_of_answer
 from rechannel.operators.process.kept import Kept, KeptList, KeptMap
 from rechannel.operators.process.processing import Processing
@@ -74,6 +75,8 @@ class ProcessFrame(RowsFrame):
     """Name of the function, for messages."""
     logic: Processing
     clock: Clock
+    tables: Mapping[str, BroadcastTable]
+    """Of broadcast inputs, by name."""
     places: IntArray
     """Positions of the keys among those of the call of `apply`."""
     among: int
@@ -125,6 +128,10 @@ class ProcessFrame(RowsFrame):
         """Return the time that a timer of each key is set to; null where it is not set."""
         ats = self._timer(name)[self.places]
         return pa.array(np.where(ats == ENDED, 0, ats), pa.int64(), mask=ats == ENDED).cast(MICROS)
+
+    def broadcast(self, name: str) -> pa.RecordBatch:
+        """Return the table of a broadcast input as of this timestep: a row per key, in the order of keys."""
+        return table_named(name, self.tables).rows
 
     @property
     def watermark(self) -> datetime | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -41,6 +41,8 @@ class ProcessingSpec(OperatorSpec, MayDivide):
     """Column of event times in whose order rows come; None = in the order of the stream."""
     finished: bool = False
     """All rows are in the next timestep (batch): every timer of processing time goes off there."""
+    broadcast: tuple[str, ...] = field(default=(), metadata={"later": True})
+    """Names of its broadcast inputs."""
 
     def __post_init__(self) -> None:
         """Check names, kinds and functions. Raises DataflowError."""
@@ -48,6 +50,8 @@ class ProcessingSpec(OperatorSpec, MayDivide):
             object.__setattr__(self, part, dict(getattr(self, part)))
             for name in getattr(self, part):
                 need_name(name, part)
+        for name in self.broadcast:
+            need_name(name, "broadcast inputs")
         for name, kind in self.timers.items():
             if kind not in KINDS:
                 msg = f"process: timer {name!r} goes by 'event' or 'processing' time, not {kind!r}"
@@ -194,7 +198,7 @@ class ProcessBatchesSpec(ProcessingSpec):
 
 
 def need_name(name: object, part: str) -> None:
-    """Raise DataflowError for a name of a state, timer or side output that is no identifier."""
+    """Raise DataflowError for a name of a state, timer, side output or broadcast input that is no identifier."""
     if not isinstance(name, str) or not name.isidentifier() or name.startswith("_"):
         msg = f"process: {part} have names of letters, digits and '_', which begin with a letter; not {name!r}"
         raise DataflowError(msg)

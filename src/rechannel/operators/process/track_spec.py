@@ -46,6 +46,11 @@ class TrackingSpec(OperatorSpec, MayDivide):
     """Columns of the state."""
 
     @property
+    def one_row_per_key(self) -> bool:
+        """Return True: what the function keeps of the key."""
+        return True
+
+    @property
     def unchanging(self) -> None:
         """Return None: the row of a key changes with its rows, and ends with it."""
 

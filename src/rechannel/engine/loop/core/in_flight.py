@@ -18,9 +18,9 @@ from rechannel.engine.program.steps import (
     with_joint_times,
 )
 from rechannel.errors import TimestepError
-from rechannel.kernels.protocol.program import StageStep
+from rechannel.kernels.protocol.program import BroadcastState, StageStep
 from rechannel.kernels.tasks.report import TaskReport
-from rechannel.model.eventtime import Times
+from rechannel.model.eventtime import Clock, Times
 from rechannel.state.manifest import Manifest
 
 
@@ -41,7 +41,9 @@ def step_of(state: LoopState, unit: Unit) -> StageStep:
     times = state.operators.times.get(name, Times())
     step = timed(step, stage, times, flight.seen, state.rules.task_bytes)
     controls = flight.timestep.controls
-    return dataclasses.replace(step, controls=controls) if controls else step
+    step = dataclasses.replace(step, controls=controls) if controls else step
+    read = {operator: flight.broadcasts[operator] for operator in stage.broadcasts.values()}
+    return dataclasses.replace(step, broadcasts=read) if read else step
 
 
 def folded(state: LoopState, unit: Unit, reports: Sequence[TaskReport]) -> LoopState:
@@ -52,11 +54,25 @@ def folded(state: LoopState, unit: Unit, reports: Sequence[TaskReport]) -> LoopS
     operators = state.operators
     if state.plan.stage(name).logic is not None:
         flight, operators = _applied(flight, operators, name, reports)
+    if name in state.plan.broadcast:
+        # Later timesteps of the operator may be done before this one's readers begin.
+        table = _broadcast(flight, operators, name)
+        flight = replace(flight, broadcasts={**flight.broadcasts, name: table})
     return replace(
         state,
         schedule=state.schedule.finish(unit),
         operators=operators,
         in_flight={**state.in_flight, number: flight},
+    )
+
+
+def _broadcast(flight: InFlight, operators: Operators, name: str) -> BroadcastState:
+    """Return the state that an operator has just reached, for those who read its table in this timestep."""
+    watermark = operators.times.get(name, Times()).watermark
+    now = flight.timestep.stream_ms
+    return BroadcastState(
+        runs=operators.manifests[name].state,
+        clock=Clock(stream_ms=now, before=watermark, watermark=watermark),
     )
 
 

@@ -13,6 +13,7 @@ from rechannel.engine.loop.core.schedule import Needs, Schedule
 from rechannel.engine.program.physical import PhysicalPlan
 from rechannel.engine.program.position import StreamPosition
 from rechannel.engine.stages.runner import Timestep
+from rechannel.kernels.protocol.program import BroadcastState
 from rechannel.kernels.tasks.report import TaskReport
 from rechannel.model.bad_rows import Pasts
 from rechannel.model.configuration import Configuration
@@ -50,6 +51,8 @@ class InFlight(Struct, frozen=True, kw_only=True):
     """By operator that has finished it, its event time."""
     seen: Mapping[str, int] = field(default_factory=dict)
     """By input, the latest event time that its tasks have seen."""
+    broadcasts: Mapping[str, BroadcastState] = field(default_factory=dict)
+    """By operator that has finished it and is a broadcast input of others, its state."""
     backlogs: Mapping[str, Backlog] = field(default_factory=dict)
     """By source that can tell, what it leaves unread."""
 

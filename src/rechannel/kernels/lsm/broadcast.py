@@ -1,0 +1,137 @@
+"""Read the table of a broadcast input: the whole state of another operator, as of a timestep.
+
+Every task reads it, so what it costs follows how often it changes: a process keeps the tables that it has read, and
+takes one again while the runs of the state are the same. State is immutable: the same runs hold the same rows. Which of
+them have outlived their time is looked at in every timestep, and the table stays the same one until another row has.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+from threading import Lock
+
+import numpy as np
+import pyarrow as pa
+
+from rechannel.errors import BroadcastTooLargeError
+from rechannel.kernels.functions.broadcast import BroadcastTable
+from rechannel.kernels.lsm.merge import Rows, everything, merge_rows, slices_of
+from rechannel.kernels.lsm.runs import halves, open_run
+from rechannel.kernels.protocol.program import BroadcastState, StageProgram
+from rechannel.model.buffers import Mask
+from rechannel.model.eventtime import Clock
+from rechannel.model.hashspace import Intervals
+from rechannel.state.manifest import Run
+
+BROADCAST_BYTES = 64 << 20
+"""Largest table of a broadcast input, in Arrow."""
+STORED_BYTES = 4 * BROADCAST_BYTES
+"""Most bytes of state that are read for one: rows that later ones replace stay until runs are merged."""
+KEPT_BYTES = 4 * BROADCAST_BYTES
+"""Bytes of tables that a process keeps; it always keeps the latest one."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Read:
+    """A table that was read. rows: if they can outlive their time, all of them; alive: which had not."""
+
+    program: StageProgram
+    """It is known by its identity, which is its own as long as it is held here."""
+    runs: tuple[Run, ...]
+    rows: Rows | None = None
+    alive: Mask | None = None
+    table: BroadcastTable
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its columns."""
+        columns = [] if self.rows is None else self.rows.columns
+        return self.table.nbytes + sum(column.nbytes for column in columns)
+
+
+@dataclass
+class Tables:
+    """The tables that a process has read last, by the program that reads them. Safe to use from several threads."""
+
+    _read: OrderedDict[int, _Read] = field(default_factory=OrderedDict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def of(self, program: StageProgram, state: BroadcastState) -> BroadcastTable:
+        """Return the table of an operator. program: reads its state. Raises BroadcastTooLargeError."""
+        with self._lock:
+            known = self._read.pop(id(program), None)
+            if known is not None and known.runs == state.runs:
+                read = _as_of(known, state.clock)
+            else:
+                read = _read(program, state)
+            self._read[id(program)] = read
+            self._forget()
+        return read.table
+
+    def _forget(self) -> None:
+        size = sum(read.nbytes for read in self._read.values())
+        while size > KEPT_BYTES and len(self._read) > 1:
+            _, gone = self._read.popitem(last=False)
+            size -= gone.nbytes
+
+
+_tables = Tables()
+
+
+def broadcast_table(program: StageProgram, state: BroadcastState) -> BroadcastTable:
+    """Return the table of an operator as of a timestep; this process reads it only if it has changed.
+
+    program: reads its state. Raises BroadcastTooLargeError, DamagedStateError, StorageError.
+    """
+    return _tables.of(program, state)
+
+
+def _read(program: StageProgram, state: BroadcastState) -> _Read:
+    stored = sum(run.size * run.clip.width / run.span for run in state.runs if run.span)
+    if stored > STORED_BYTES:
+        raise _too_large(program.operator, int(stored), STORED_BYTES, "in state")
+    can = program.can
+    runs = [open_run(program, run) for run in state.runs]
+    parts = [part for run in runs for part in slices_of(run, Intervals.everything())]
+    if not parts:
+        none = pa.RecordBatch.from_pylist([], schema=can.view_schema)
+        return _Read(program=program, runs=state.runs, table=BroadcastTable(none, can.hashed))
+    keys = len(can.logic.key_schema)
+    rows = merge_rows(parts, keys, everything, bottom=True, row_order=can.row_order)
+    alive = can.live(*halves(can, rows), state.clock)
+    return _Read(
+        program=program,
+        runs=state.runs,
+        rows=None if alive is None else rows,
+        alive=alive,
+        table=_table(program, rows if alive is None else rows.where(alive)),
+    )
+
+
+def _as_of(read: _Read, clock: Clock) -> _Read:
+    """Return the table without the rows that have outlived their time."""
+    if read.rows is None:
+        return read
+    alive = read.program.can.live(*halves(read.program.can, read.rows), clock)
+    if alive is None or np.array_equal(alive, read.alive):
+        return read
+    return replace(read, alive=alive, table=_table(read.program, read.rows.where(alive)))
+
+
+def _table(program: StageProgram, rows: Rows) -> BroadcastTable:
+    can = program.can
+    table = BroadcastTable(can.logic.finish(*halves(can, rows)), can.hashed)
+    if table.nbytes > BROADCAST_BYTES:
+        raise _too_large(program.operator, table.nbytes, BROADCAST_BYTES, "as a table")
+    return table
+
+
+def _too_large(operator: str, size: int, most: int, where: str) -> BroadcastTooLargeError:
+    msg = (
+        f"the broadcast input that operator {operator!r} keeps has {size / 2**20:,.0f} MiB {where}, more than"
+        f" {most / 2**20:,.0f} MiB, and every task would hold all of it. Nothing of the timestep was committed: keep"
+        f" fewer keys (a `track` that returns None, or has a timeout) or fewer columns in {operator!r}; or look rows up"
+        " by their key, with lookup(...) or join(...), for which no task holds the whole table"
+    )
+    return BroadcastTooLargeError(msg)

@@ -1,0 +1,139 @@
+"""Reading the tables of broadcast inputs: what a process reads again, and what it keeps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from rechannel.errors import BroadcastTooLargeError
+from rechannel.kernels.lsm import broadcast as module
+from rechannel.kernels.lsm.broadcast import Tables
+from rechannel.kernels.protocol.program import BroadcastState, StageProgram
+from rechannel.model.eventtime import Clock
+from rechannel.model.hashspace import Intervals
+from rechannel.model.routing import Routing
+from rechannel.operators.process.track import TrackLogic
+from rechannel.state.merging import Merge
+from tests.support.tasks import ROWS, Bench, counting, rows
+
+
+def ending(timeout_ms: int | None = None) -> TrackLogic:
+    """The last `v` of each `k`; a negative one ends the key."""
+    return TrackLogic(
+        key_schema=pa.schema([ROWS.field("k")]),
+        value_schema=pa.schema([ROWS.field("v")]),
+        fields=pa.schema([("v", pa.int64())]),
+        timeout_ms=timeout_ms,
+        update=lambda key, state, rows: None if rows[-1].v < 0 else rows[-1].v,
+    )
+
+
+class Reader:
+    """Reads the state of a bench, and counts how often its runs were opened."""
+
+    def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch, tables: Tables | None = None):
+        self.bench, self.tables, self.opened = bench, tables or Tables(), 0
+        self.program = bench.program
+        real = module.open_run
+
+        def counted(program: StageProgram, run: Any) -> Any:
+            self.opened += 1
+            return real(program, run)
+
+        monkeypatch.setattr(module, "open_run", counted)
+
+    def at(self, stream_ms: int = 0) -> Any:
+        state = BroadcastState(runs=self.bench.manifest.state, clock=Clock(stream_ms=stream_ms))
+        return self.tables.of(self.program, state)
+
+
+def test_a_table_is_read_again_when_its_runs_are_others(monkeypatch):
+    reader = Reader(bench := Bench(ending()), monkeypatch)
+    assert dict(reader.at()) == {}
+    bench.step([(rows(("a", 1), ("b", 2)), 0)], routing=Routing.even(bins=2, tasks=2))
+    first = reader.at()
+    assert {key: row.v for key, row in first.items()} == {"a": 1, "b": 2}
+    opened = reader.opened
+    bench.step([])
+    assert reader.at(stream_ms=99) is first
+    assert reader.opened == opened
+    bench.step([(rows(("a", -1), ("c", 3)), 0)])
+    assert {key: row.v for key, row in reader.at().items()} == {"b": 2, "c": 3}
+    assert {key: row.v for key, row in first.items()} == {"a": 1, "b": 2}
+
+
+def test_a_merge_changes_nothing(monkeypatch):
+    reader = Reader(bench := Bench(counting()), monkeypatch)
+    for number in range(3):
+        bench.step([(rows(*((f"k{i}", number) for i in range(40 >> number * 2))), 0)])
+    before = reader.at().rows
+    everything = Intervals.everything()
+    seqs = tuple(run.seq for run in bench.manifest.state)
+    merge = Merge(seqs=seqs, where=everything, level=1, bottom=True)
+    bench.step([], merges={0: (merge,)})
+    assert len(bench.manifest.state) == 1 < len(seqs)
+    assert reader.at().rows.equals(before)
+
+
+def test_rows_end_by_time_without_reading_them_again(monkeypatch):
+    reader = Reader(bench := Bench(ending(timeout_ms=10)), monkeypatch)
+    bench.step([(rows(("a", 1)), 0)], stream_ms=0)
+    bench.step([(rows(("b", 2)), 0)], stream_ms=5)
+    both = reader.at(5)
+    opened = reader.opened
+    assert list(both) == ["a", "b"]
+    assert reader.at(10) is both
+    later = reader.at(11)
+    assert (list(later), list(both)) == (["b"], ["a", "b"])
+    assert reader.at(15) is later
+    assert list(reader.at(16)) == []
+    assert reader.opened == opened
+    # An earlier timestep, such as one that runs again.
+    assert list(reader.at(10)) == ["a", "b"]
+
+
+def test_each_program_has_a_table_of_its_own(monkeypatch):
+    reader = Reader(bench := Bench(ending()), monkeypatch)
+    bench.step([(rows(("a", 1)), 0)])
+    first, program = reader.at(), reader.program
+    reader.program = bench.program
+    second = reader.at()
+    assert second is not first
+    assert second.rows.equals(first.rows)
+    assert reader.at() is second
+    reader.program = program
+    assert reader.at() is first
+
+
+def test_a_process_keeps_as_many_tables_as_fit(monkeypatch):
+    tables = Tables()
+    readers = [Reader(Bench(counting()), monkeypatch, tables) for _ in range(3)]
+    for reader in readers:
+        reader.bench.step([(rows(("a", 1)), 0)])
+    size = readers[0].at().nbytes
+    monkeypatch.setattr(module, "KEPT_BYTES", 2 * size)
+    first, second, third = (reader.at() for reader in readers)
+    assert readers[1].at() is second
+    assert readers[2].at() is third
+    assert readers[0].at() is not first
+    # The one that was read longest ago has gone for it.
+    assert readers[2].at() is third
+    assert readers[1].at() is not second
+
+
+def test_too_many_bytes_are_refused_those_of_rows_that_have_ended_do_not_count(monkeypatch):
+    reader = Reader(bench := Bench(ending(timeout_ms=10)), monkeypatch)
+    bench.step([(rows(*((f"k{i}", i) for i in range(90))), 0)], stream_ms=0)
+    bench.step([(rows(("a", 1)), 0)], stream_ms=20)
+    monkeypatch.setattr(module, "BROADCAST_BYTES", 100)
+    assert list(reader.at(20)) == ["a"]
+    with pytest.raises(
+        BroadcastTooLargeError, match="'op' keeps has 0 MiB as a table, more than 0"
+    ):
+        reader.at(5)
+    monkeypatch.setattr(module, "STORED_BYTES", 100)
+    reader.tables = Tables()
+    with pytest.raises(BroadcastTooLargeError, match="'op' keeps has 0 MiB in state, more than 0"):
+        reader.at(20)
