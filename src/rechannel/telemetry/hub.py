@@ -6,7 +6,7 @@ The loop's thread calls it; the log's thread does everything slow (reading Spark
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from rechannel.telemetry.events import (
     TimestepStarted,
 )
 from rechannel.telemetry.facts import TimestepProgress
+from rechannel.telemetry.feed import Feed
 from rechannel.telemetry.log import Complete, EventLog
 from rechannel.telemetry.progress import TROUBLE, Progress
 from rechannel.telemetry.recent_events import RecentEvents
@@ -62,6 +63,7 @@ class Hub:
         self.troubles = Troubles(self._troubled)
         self._tasks = RecentTasks()
         self._events = RecentEvents()
+        self._feeds: tuple[Feed, ...] = ()
         self._folding = threading.Lock()
         self.told: Callable[[], None] = lambda: None
         """Called when `recent_tasks` has another timestep, in the thread of the log if there is one."""
@@ -98,6 +100,18 @@ class Hub:
     def recent_events(self, timesteps: int) -> tuple[Event, ...]:
         """Return events of the last committed timesteps, oldest first; with a log, up to a second late."""
         return self._events.recent(timesteps)
+
+    def follow(self) -> Feed:
+        """Return a feed of all events from now on, until `leave`; with a log, they come up to a second late."""
+        feed = Feed()
+        with self._folding:
+            self._feeds = (*self._feeds, feed)
+        return feed
+
+    def leave(self, feed: Feed) -> None:
+        """Tell a feed no more."""
+        with self._folding:
+            self._feeds = tuple(each for each in self._feeds if each is not feed)
 
     @property
     def totals(self) -> Sums:
@@ -244,12 +258,14 @@ class Hub:
         else:
             self._log.append(*events)
 
-    def _completed(self, events: Iterable[Event]) -> None:
+    def _completed(self, events: Sequence[Event]) -> None:
         """Fold events that have Spark's figures."""
         with self._folding:  # without a log, threads of sinks and the driver's come here
             before = self._tasks.recent
             self._tasks.see(events)
             self._events.see(events)
+            for feed in self._feeds:
+                feed.see(events)
             new = self._tasks.recent is not before
         if new:
             self.told()
