@@ -8,6 +8,7 @@ import pytest
 
 from rechannel.metrics.metric import ATTRIBUTES, Kind, Metric
 from rechannel.metrics.registry import DURATIONS, METRICS
+from tests.pages import DOCS
 
 EVERY = (*METRICS, *DURATIONS)
 SUFFIX = {"s": "_seconds", "By": "_bytes"}
@@ -47,6 +48,21 @@ def test_no_name_is_the_namespace_of_another_metric_of_a_job():
     """OpenTelemetry advises against it: `rechannel.timestep` beside `rechannel.timestep.duration`."""
     names = {each.name for each in EVERY}
     assert [a for a in sorted(names) for b in names if b.startswith(f"{a}.")] == []
+
+
+def test_the_page_names_every_metric_and_no_other():
+    page = (DOCS / "watching-a-job.md").read_text(encoding="utf-8")
+    section = page.partition("\n## OpenTelemetry\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(rechannel\.[a-z_.]+)` \| (.*?) \| (.*?) \| (.*?) \|$", section, re.M)
+    assert [(name, unit.strip("` "), kind, others) for name, unit, kind, others in rows] == [
+        (
+            each.name,
+            each.unit,
+            each.kind if isinstance(each, Metric) else "histogram",
+            ", ".join(f"`{ATTRIBUTES[label]}`" for label in each.labels),
+        )
+        for each in EVERY
+    ]
 
 
 def test_a_label_without_an_attribute_is_refused():
