@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Exporter(JobListener):
-    """Exports a job. What fails is told as a trouble; its calls come from one thread, which nothing waits for."""
+    """Exports a job. What fails becomes a trouble; its calls come from one thread, which nothing waits for."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Exporter(JobListener):
 def exporter_of(
     to: OpenTelemetry, job: str, look: Callable[[], Seen], trouble: Trouble
 ) -> Exporter:
-    """Make the listener. look: at the job, from any thread. trouble: hears of what fails."""
+    """Make the listener. look: at the job, from any thread. trouble: takes what fails."""
     from opentelemetry.metrics import get_meter_provider
     from opentelemetry.trace import get_tracer_provider
 
