@@ -37,7 +37,7 @@ from tests.pages import DOCS, run_page
         ("scaling", 6),
         ("savepoints", 1),
         ("upgrading", 3),
-        ("watching-a-job", 7),
+        ("watching-a-job", 8),
     ],
 )
 def test_the_page_runs_as_it_is_written(name: str, answers: int, tmp_path: Path) -> None:

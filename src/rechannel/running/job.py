@@ -29,6 +29,7 @@ from rechannel.errors import (
 )
 from rechannel.exporting.exporter import exporter_of
 from rechannel.exporting.opentelemetry import OpenTelemetry
+from rechannel.logs import logging_for
 from rechannel.monitoring import (
     Act,
     JobListener,
@@ -80,15 +81,16 @@ class RunningJob(Observed, Queried):
         self._driver = parts.driver
         self._changes = parts.changes
         self._hub = parts.hub
-        self._life = Life(
-            parts.name,
-            driver=parts.driver,
-            journal=parts.journal,
-            housekeeper=parts.housekeeper,
-            lease=parts.lease,
-            hub=parts.hub,
-            renew_seconds=RENEW_SECONDS,
-        )
+        with logging_for(parts.name):
+            self._life = Life(
+                parts.name,
+                driver=parts.driver,
+                journal=parts.journal,
+                housekeeper=parts.housekeeper,
+                lease=parts.lease,
+                hub=parts.hub,
+                renew_seconds=RENEW_SECONDS,
+            )
         self._over = self._life.over
         self._life.start()
 
@@ -246,7 +248,10 @@ class RunningJob(Observed, Queried):
         check_words(cause, "cause")
         switch, opener = self._parts.switch, self._parts.opener
         place = self._driver.position
-        with offered_change(asked, switch, opener, place, supersede=supersede) as made:
+        with (
+            logging_for(self.name),
+            offered_change(asked, switch, opener, place, supersede=supersede) as made,
+        ):
             request = Request(
                 change=made,
                 strategy=how,

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from rechannel.logs import fields, logging_for
 from rechannel.monitoring import JobListener, JobStatus, ReconfigurationSummary
 from rechannel.telemetry.facts import TimestepProgress
 from rechannel.telemetry.feed import Feed
+from rechannel.threads import daemon_thread
 
 _LOG = logging.getLogger("rechannel")
 T = TypeVar("T")
@@ -79,7 +81,8 @@ class Listening:
         """Calls that have raised."""
         self._feed = heard.follow() if wants_events(listener) else None
         name = f"rechannel-listener-{type(listener).__name__}"
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        with logging_for(heard.status().name):
+            self._thread = daemon_thread(self._run, name)
         self._thread.start()
 
     def close(self) -> None:
@@ -147,4 +150,10 @@ class Listening:
                 name or call.__name__,
                 error,
                 exc_info=error if first else None,
+                extra=fields(
+                    "listener_failed",
+                    listener=type(self._listener).__name__,
+                    reason=error,
+                    failures=self.failures,
+                ),
             )

@@ -5,12 +5,14 @@ The loop's thread calls it; the log's thread does everything slow (reading Spark
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rechannel.kernels.tasks.report import TaskReport
+from rechannel.logs import fields
 from rechannel.sources.backlog import Backlog
 from rechannel.telemetry.build import task_finished
 from rechannel.telemetry.events import (
@@ -34,6 +36,8 @@ from rechannel.telemetry.recent_events import RecentEvents
 from rechannel.telemetry.recent_tasks import RecentTasks, TimestepTasks
 from rechannel.telemetry.totals import Sums, Totals
 from rechannel.telemetry.troubles import Troubles
+
+_LOG = logging.getLogger("rechannel")
 
 TIMESTEP, SOURCES = "timestep", "sources"
 """Topics of troubles: a timestep that is retried, and a look at the sources that is repeated."""
@@ -71,6 +75,13 @@ class Hub:
         if directory is not None:
             self._log = EventLog(directory, complete=complete, seen=self._completed)
         self._see(started)
+        _LOG.info(
+            "job %r has started on %s; its next timestep is %d",
+            started.job,
+            started.engine,
+            started.timestep,
+            extra=fields("job_started", timestep=started.timestep),
+        )
 
     @property
     def last_progress(self) -> TimestepProgress | None:
@@ -236,6 +247,8 @@ class Hub:
         """Record the end of the job, and write what is waiting."""
         text = None if error is None else str(error)
         self._see(JobStopped(job=self._job, at_ms=int(self._clock()), error=text))
+        how = "as it was asked to" if text is None else text
+        _LOG.info("job %r has ended: %s", self._job, how, extra=fields("job_ended", reason=text))
         if self._log is not None:
             self._log.close()
 
