@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from rechannel.dataflow.streams.windowing import every
     from rechannel.engine.spark.session.session import advise, session
     from rechannel.errors import RechannelError
+    from rechannel.exporting.opentelemetry import OpenTelemetry
     from rechannel.job import Job
     from rechannel.job_seams import InProcess
     from rechannel.model.bad_rows import at_most
@@ -60,6 +61,7 @@ _HOMES = {
     "Durability": "rechannel.state.stores.local",
     "InProcess": "rechannel.job_seams",
     "Job": "rechannel.job",
+    "OpenTelemetry": "rechannel.exporting.opentelemetry",
     "Patience": "rechannel.model.patience",
     "RechannelError": "rechannel.errors",
     "Reconfiguration": "rechannel.running",
@@ -135,6 +137,7 @@ __all__ = [
     "Durability",
     "InProcess",
     "Job",
+    "OpenTelemetry",
     "Patience",
     "RechannelError",
     "Reconfiguration",

@@ -7,7 +7,7 @@ state directory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ from rechannel.scaling.needs.values import (
     StreamNeeds,
     WindowFigures,
 )
+from rechannel.telemetry.events import Event
 from rechannel.telemetry.facts import (
     BadRows,
     OperatorProgress,
@@ -380,6 +381,13 @@ class JobListener:
 
     def on_progress(self, progress: TimestepProgress) -> None:
         """A timestep is committed. They come in order; those that a slow listener has missed do not come."""
+
+    def on_events(self, events: Sequence[Event], missed: int) -> None:
+        """Things have happened: events as `read_events` yields them, oldest first, up to a second late.
+
+        The first ones may be of just before. missed: how many events before these a slow listener has missed. None come
+        if this is not overridden.
+        """
 
     def on_reconfigured(self, summary: ReconfigurationSummary) -> None:
         """A reconfiguration is over; its phase says how it ended."""

@@ -11,10 +11,16 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from contextvars import copy_context
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def daemon_thread(target: Callable[[], object], name: str) -> threading.Thread:
+    """Make a daemon thread with the context of this one: what it logs is about the same job."""
+    return threading.Thread(target=copy_context().run, args=(target,), name=name, daemon=True)
 
 
 class AtOnce(Executor):
@@ -31,7 +37,10 @@ class AtOnce(Executor):
 
 
 class DaemonThreads(Executor):
-    """Runs calls in daemon threads, which are made when needed and used again."""
+    """Runs calls in daemon threads, which are made when needed and used again.
+
+    Each call has the context of the thread that has given it.
+    """
 
     def __init__(self, most: int, name: str) -> None:
         """most: threads; further calls wait. name: what names of threads begin with."""
@@ -45,13 +54,14 @@ class DaemonThreads(Executor):
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Run a call. Raises RuntimeError after `shutdown`."""
         future: Future[T] = Future()
+        context = copy_context()
         with self._changed:
             if self._shut:
                 msg = f"threads {self._name!r} were shut down"
                 raise RuntimeError(msg)
             if self._waiting <= len(self._calls) and len(self._threads) < self._most:
                 self._begin_thread()
-            self._calls.append((future, lambda: fn(*args, **kwargs)))  # type: ignore[arg-type] # an object is any T
+            self._calls.append((future, lambda: context.run(fn, *args, **kwargs)))  # type: ignore[arg-type] # an object is any T
             self._changed.notify()
         return future
 

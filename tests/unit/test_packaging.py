@@ -31,17 +31,23 @@ def bounds(requirement: str) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
 
 
 REQUIREMENTS = [bounds(requirement) for requirement in PROJECT["dependencies"]]
+TRIED_EXTRAS = ("otel",)
+"""Extras of which the oldest releases are tried, too."""
+TRIED = [
+    *REQUIREMENTS,
+    *(bounds(each) for extra in TRIED_EXTRAS for each in PROJECT["optional-dependencies"][extra]),
+]
 
 
 def test_every_dependency_has_both_bounds():
-    assert all(name and oldest and refused for name, oldest, refused in REQUIREMENTS)
+    assert all(name and oldest and refused for name, oldest, refused in TRIED)
 
 
 def test_the_oldest_releases_tried_are_the_oldest_admitted():
     lines = (ROOT / "scripts" / "lowest.txt").read_text(encoding="utf-8").splitlines()
     pins = [line.split("==") for line in lines if line and not line.startswith("#")]
     tried = {name: release(version) for name, version in pins}
-    assert tried == {name: oldest for name, oldest, _ in REQUIREMENTS}
+    assert tried == {name: oldest for name, oldest, _ in TRIED}
 
 
 def test_package_project_and_changelog_state_one_version():
@@ -51,6 +57,6 @@ def test_package_project_and_changelog_state_one_version():
     assert PROJECT["version"] == __version__ == newest[1]
 
 
-@pytest.mark.parametrize(("name", "oldest", "refused"), REQUIREMENTS, ids=str)
+@pytest.mark.parametrize(("name", "oldest", "refused"), TRIED, ids=str)
 def test_the_tests_run_with_admitted_releases(name, oldest, refused):
     assert oldest <= release(importlib.metadata.version(name)) < refused

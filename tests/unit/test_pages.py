@@ -38,7 +38,7 @@ from tests.pages import DOCS, run_page
         ("scaling", 6),
         ("savepoints", 2),
         ("upgrading", 3),
-        ("watching-a-job", 6),
+        ("watching-a-job", 9),
     ],
 )
 def test_the_page_runs_as_it_is_written(name: str, answers: int, tmp_path: Path) -> None:

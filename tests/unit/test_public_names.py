@@ -14,6 +14,7 @@ ROOT = [
     "Durability",
     "InProcess",
     "Job",
+    "OpenTelemetry",
     "Patience",
     "RechannelError",
     "Reconfiguration",

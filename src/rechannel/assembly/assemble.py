@@ -64,6 +64,7 @@ from rechannel.engine.stages.sink_rows import RowsOf
 from rechannel.engine.view.pinned import Pinned
 from rechannel.engine.view.state_view import StateView
 from rechannel.errors import FencedError
+from rechannel.logs import fields, logging_for
 from rechannel.model.configuration import Configuration
 from rechannel.profiling.api import shares_of
 from rechannel.profiling.job.shares import CriticalShares
@@ -91,9 +92,10 @@ def assemble(
     Whatever can be refused comes before this driver takes over, and what may fail then before anything is journalled
     that means something.
     """
-    return _Assembly(
-        seams=seams, name=name, dataflow=dataflow, settings=settings, start=start
-    ).parts()
+    with logging_for(name):
+        return _Assembly(
+            seams=seams, name=name, dataflow=dataflow, settings=settings, start=start
+        ).parts()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,10 +235,17 @@ class _Assembly:
             reset=entry.source if entry else "",
         )
         if withdrawn is not None:
-            _LOG.warning("job %r: %s", self.name, described(state, withdrawn))
+            _LOG.warning(
+                "job %r: %s",
+                self.name,
+                described(state, withdrawn),
+                extra=fields("timesteps_withdrawn"),
+            )
             self.journal.append(withdrawn)
         elif why := held_back(state, after):
-            _LOG.warning("job %r: %s", self.name, why)
+            _LOG.warning(
+                "job %r: %s", self.name, why, extra=fields("timesteps_held_back", reason=why)
+            )
 
     def _unheeded(self, fresh: Configuration) -> list[str]:
         state = self.journal.state
@@ -291,7 +300,9 @@ class _Assembly:
             self.journal.append(body)
         turns = [each.sentence() for each in (program.back, program.upgrade) if each is not None]
         for sentence in (*moved, *turns, *self._unheeded(configuration)):
-            _LOG.warning("job %r: %s", self.name, sentence)
+            _LOG.warning(
+                "job %r: %s", self.name, sentence, extra=fields("start_differs", reason=sentence)
+            )
         load_initial(tables, program.programs, self.journal, configuration, opener.loader, wall_ms)
 
     def _loaded(self, program: Program, opener: Opener) -> Mapping[str, Edit]:

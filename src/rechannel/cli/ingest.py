@@ -16,6 +16,7 @@ from rechannel.cli.remote.values import seconds
 from rechannel.cli.screen import count, say
 from rechannel.cli.signals import Asked
 from rechannel.errors import RechannelError, RefusedError
+from rechannel.logs import fields
 from rechannel.reconfigure.notation import byte_count
 from rechannel.threads import DaemonThreads
 
@@ -123,7 +124,11 @@ def _try_to_remove(server: IngestServer, states: Sequence[str], stop: Callable[[
     try:
         _remove(server.log, states, stop, quiet=True)
     except RechannelError as error:
-        _LOG.warning("ingest: nothing is removed: %s", error)
+        _LOG.warning(
+            "ingest: nothing is removed: %s",
+            error,
+            extra=fields("ingest_not_removed", reason=error),
+        )
 
 
 def _remove(

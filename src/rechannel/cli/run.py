@@ -19,10 +19,13 @@ from rechannel.errors import NotReadyError, RechannelError, StateInUseError
 
 if TYPE_CHECKING:
     from rechannel.cli.jobs.live import Watcher
+    from rechannel.exporting.opentelemetry import OpenTelemetry
     from rechannel.job import Job
     from rechannel.running import RunningJob, Server
 
 _POLL_SECONDS = 0.2
+_EXPORT_SECONDS = 5.0
+"""How long the command waits for providers of OpenTelemetry at its end."""
 
 
 def run(  # noqa: PLR0913, PLR0917 - the options of the command
@@ -105,6 +108,13 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
             help="A file or directory of programs that requests may deploy; see `deploy`. May be repeated.",
         ),
     ] = None,
+    opentelemetry: Annotated[
+        bool,
+        typer.Option(
+            "--opentelemetry",
+            help="Export metrics and traces to the global providers of OpenTelemetry.",
+        ),
+    ] = False,
     stop_timeout: Annotated[
         str,
         typer.Option(
@@ -123,9 +133,11 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
     """
     from rechannel.cli.jobs.live import Watcher
     from rechannel.cli.program import find_job, load, split_target
+    from rechannel.exporting.opentelemetry import OpenTelemetry
     from rechannel.job import InProcess
 
     most = seconds(stop_timeout)
+    exports = OpenTelemetry() if opentelemetry else None
     file, name = split_target(target)
     with ending_at_once():
         job = find_job(load(file), name)
@@ -153,6 +165,7 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
         signals.listen()  # again: Spark installs its own handler when a session is made
         with (
             _heard_by_jvm(),
+            _exported(running, exports),
             _served(running, serve, token, allow or (), programs or (), signals.asked) as server,
         ):
             if server is not None:
@@ -164,6 +177,17 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
         f"job {running.name!r} stopped after {watcher.seconds:,.1f} s:"
         f" {count(watcher.timesteps)} timesteps, {count(watcher.rows)} rows{missed}"
     )
+
+
+@contextmanager
+def _exported(running: RunningJob, to: OpenTelemetry | None) -> Iterator[None]:
+    """Export the job if that is asked for; the providers have all of it when the command ends."""
+    exporting = None if to is None else running.export(to)
+    try:
+        yield
+    finally:
+        if exporting is not None:
+            exporting.join(_EXPORT_SECONDS)
 
 
 def _in_turn(

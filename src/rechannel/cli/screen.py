@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rechannel.cli.words import in_options
-from rechannel.model.text import iso_utc
+from rechannel.model.text import iso, iso_utc
 from rechannel.profiling.model import words
 
 _LONG = 40
@@ -198,7 +198,9 @@ def _jsonable(value: Any) -> Any:
     """The text of a value that JSON does not have."""
     if isinstance(value, bytes):
         return value.hex()
-    if isinstance(value, datetime | date):
+    if isinstance(value, datetime):
+        return iso(value)
+    if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, Decimal | timedelta):
         return str(value)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from rechannel.errors import NotReadyError, RechannelError, StorageError, one_sentence
 from rechannel.ingest.producers import Verdict
 from rechannel.ingest.writing import Answer, LogWriter, Request
+from rechannel.logs import fields
 from rechannel.sources.ingest.format import Kept
 
 _LOG = logging.getLogger("rechannel")
@@ -135,7 +136,7 @@ class Committer:
             try:
                 outcomes = self._outcomes(group)
             except Exception as error:
-                _LOG.exception("ingest: a group of requests failed")
+                _LOG.exception("ingest: a group of requests failed", extra=fields("ingest_failed"))
                 self._trouble, self._failed_at = one_sentence(error), self.clock()
                 failed = RechannelError(f"the server failed: {one_sentence(error)}")
                 outcomes = [(item, failed) for item in group]
@@ -171,13 +172,17 @@ class Committer:
             self._failed(error)
             return [(item, error) for item in group]
         if Verdict.NEW in answers and self._trouble is not None:
-            _LOG.warning("ingest: the log is written again")
+            _LOG.warning("ingest: the log is written again", extra=fields("ingest_works"))
             self._trouble = None
         return [*zip(posted, answers, strict=True), *zip(asked, looked, strict=True)]
 
     def _failed(self, error: StorageError) -> None:
         if self._trouble is None:
-            _LOG.warning("ingest: the log cannot be written: %s", error)
+            _LOG.warning(
+                "ingest: the log cannot be written: %s",
+                error,
+                extra=fields("ingest_failed", reason=error),
+            )
         self._trouble, self._failed_at = one_sentence(error), self.clock()
 
     def _write_down(self) -> None:
@@ -185,5 +190,7 @@ class Committer:
             self.writer.checkpoint()
         except StorageError as error:
             _LOG.warning(
-                "ingest: what is known cannot be written down, and is tried again: %s", error
+                "ingest: what is known cannot be written down, and is tried again: %s",
+                error,
+                extra=fields("ingest_not_noted", reason=error),
             )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from html import escape
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Text(str):
@@ -27,10 +29,23 @@ def in_bytes(size: float) -> str:
     return f"{size / 1000**power:.1f} {units[power - 1]}"
 
 
+def iso(when: datetime) -> str:
+    """A time as ISO 8601: UTC as `Z`, with milliseconds, and with microseconds where it has any."""
+    spec = "microseconds" if when.microsecond % 1000 else "milliseconds"
+    return when.isoformat(timespec=spec).replace("+00:00", "Z")
+
+
 def iso_utc(ms: float) -> str:
     """A time as ISO 8601 in UTC, from Unix milliseconds."""
     try:
-        when = datetime.fromtimestamp(ms / 1000, UTC)
+        return iso(datetime.fromtimestamp(round(ms) / 1000, UTC))
     except (OverflowError, ValueError, OSError):  # rows and clocks may say anything
         return f"{ms:.0f} ms"
-    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def iso_utc_us(us: int) -> str:
+    """A time as ISO 8601 in UTC, from Unix microseconds."""
+    try:
+        return iso(_EPOCH + timedelta(microseconds=us))
+    except OverflowError:  # rows may hold any time
+        return f"{us} µs"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from threading import Condition, Event, Thread, current_thread
 
+from rechannel.logs import fields
 from rechannel.profiling.model.analysis import Analysis
 from rechannel.profiling.model.summaries import Profile, joined
 from rechannel.profiling.report.notebook import notebook_html
@@ -101,7 +102,12 @@ class Watch:
         try:
             self._look_at_windows()
         except Exception as error:  # py4j raises what the other side throws, and more
-            _LOG.warning("%s is no longer profiled: %s", self.live.title, error)
+            _LOG.warning(
+                "%s is no longer profiled: %s",
+                self.live.title,
+                error,
+                extra=fields("profiling_ended", reason=error),
+            )
         finally:
             self._end()
 
@@ -118,7 +124,12 @@ class Watch:
                 failures = 0
             except Exception as error:  # py4j raises what the other side throws, and more
                 failures += 1
-                _LOG.warning("a window of %s could not be profiled: %s", self.live.title, error)
+                _LOG.warning(
+                    "a window of %s could not be profiled: %s",
+                    self.live.title,
+                    error,
+                    extra=fields("profiling_failed", reason=error, failures=failures),
+                )
                 if failures == _FAILURES:
                     raise
             else:
@@ -136,5 +147,8 @@ class Watch:
         try:
             self.tell(found)
         except Exception:  # a user's function may raise anything
-            _LOG.exception("the function passed as tell= failed, and is not called again")
+            _LOG.exception(
+                "the function passed as tell= failed, and is not called again",
+                extra=fields("profiling_function_failed"),
+            )
             self.tell = None

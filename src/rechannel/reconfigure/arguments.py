@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from rechannel.errors import RefusedError
+from rechannel.model.text import iso
 from rechannel.reconfigure.moment import EventMoment
 from rechannel.reconfigure.strategies import AllAtOnce, Strategy
 
@@ -34,7 +35,7 @@ def check_at(at: object) -> None:
         msg = f"at is out of range: the number of a timestep is at most {MOST_TIMESTEP}"
         raise RefusedError(msg)
     if isinstance(at, datetime) and at.tzinfo is None:
-        msg = f"at={at.isoformat()} has no time zone: add one, such as `tzinfo=datetime.UTC`"
+        msg = f"at={iso(at)} has no time zone: add one, such as `tzinfo=datetime.UTC`"
         raise RefusedError(msg)
 
 

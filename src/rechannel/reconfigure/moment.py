@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from rechannel.errors import RefusedError
 from rechannel.model.eventtime import ENDED, NEVER
+from rechannel.model.text import iso, iso_utc_us
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -61,7 +62,7 @@ def watermark(moment: datetime, operator: str | None = None) -> EventMoment:
         msg = f"watermark(operator=...) takes the name of one operator, not {operator!r}"
         raise RefusedError(msg)
     if moment.tzinfo is None:
-        msg = f"event time {moment.isoformat()} needs a time zone: give it `tzinfo=datetime.UTC`, for example"
+        msg = f"event time {iso(moment)} needs a time zone: give it `tzinfo=datetime.UTC`, for example"
         raise RefusedError(msg)
     us = (moment - _EPOCH) // timedelta(microseconds=1)
     return EventMoment(us=us, operators=() if operator is None else (operator,))
@@ -93,9 +94,4 @@ def bound(
 
 
 def _text(us: int) -> str:
-    if us == ENDED:
-        return "the end"
-    try:
-        return (_EPOCH + timedelta(microseconds=us)).isoformat()
-    except OverflowError:  # rows may hold any time
-        return f"{us} µs"
+    return "the end" if us == ENDED else iso_utc_us(us)

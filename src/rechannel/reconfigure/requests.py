@@ -10,6 +10,7 @@ from typing import Any
 from rechannel.errors import RechannelError, RefusedError
 from rechannel.model.codec import decode, encode
 from rechannel.model.configuration import Configuration, OperatorConfiguration
+from rechannel.model.text import iso_utc
 from rechannel.reconfigure.changes.change import PROGRAM, Change
 from rechannel.reconfigure.changes.together import parts_of, spelled_out
 from rechannel.reconfigure.coordination import Coordination, Now, finished, meet
@@ -178,7 +179,8 @@ def _check_when(request: Request, now: Now) -> None:
         )
         raise RefusedError(msg)
     if request.at_ms is not None and request.at_ms < now.time_ms:
-        msg = f"time {request.at_ms} ms has passed: the stream is at {now.time_ms} ms; omit `at`"
+        then, here = iso_utc(request.at_ms), iso_utc(now.time_ms)
+        msg = f"time {then} has passed: the stream is at {here}; omit `at`"
         raise RefusedError(msg)
 
 

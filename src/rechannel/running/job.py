@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rechannel.advising.stream import stream_advice
@@ -27,6 +28,9 @@ from rechannel.errors import (
     NotReadyError,
     RefusedError,
 )
+from rechannel.exporting.exporter import exporter_of
+from rechannel.exporting.opentelemetry import OpenTelemetry
+from rechannel.logs import logging_for
 from rechannel.monitoring import (
     Act,
     JobListener,
@@ -51,6 +55,7 @@ from rechannel.running.observed import Observed
 from rechannel.running.queried import Queried
 from rechannel.running.reconfiguration import ASKED, Reconfiguration, abort
 from rechannel.running.replaying import Replayer, replayable
+from rechannel.running.seen import seen_of
 from rechannel.running.server import Server, ServerFactory
 from rechannel.scaling.measured import Machines
 from rechannel.scaling.needs.asked import Asked
@@ -78,15 +83,16 @@ class RunningJob(Observed, Queried):
         self._driver = parts.driver
         self._changes = parts.changes
         self._hub = parts.hub
-        self._life = Life(
-            parts.name,
-            driver=parts.driver,
-            journal=parts.journal,
-            housekeeper=parts.housekeeper,
-            lease=parts.lease,
-            hub=parts.hub,
-            renew_seconds=RENEW_SECONDS,
-        )
+        with logging_for(parts.name):
+            self._life = Life(
+                parts.name,
+                driver=parts.driver,
+                journal=parts.journal,
+                housekeeper=parts.housekeeper,
+                lease=parts.lease,
+                hub=parts.hub,
+                renew_seconds=RENEW_SECONDS,
+            )
         self._over = self._life.over
         self._life.start()
 
@@ -98,14 +104,27 @@ class RunningJob(Observed, Queried):
         Nothing of the stream waits for it. What it raises is logged. One that is slower than the stream misses
         timesteps (`Listening.missed`).
         """
-        heard = Heard(
+        return Listening(listener, self._heard())
+
+    def _heard(self) -> Heard:
+        return Heard(
             status=lambda: self.status,
             progress=lambda: self.recent_progress,
             ended=lambda: [r.id for r in self._changes.coordination.records if r.phase not in OPEN],
             summary=lambda id_: self.reconfiguration(id_).summary(),
+            follow=self._hub.follow,
+            leave=self._hub.leave,
             over=self._over,
         )
-        return Listening(listener, heard)
+
+    def export(self, to: OpenTelemetry) -> Listening:
+        """Export metrics of this job, and traces of its timesteps, from now on until the job ends.
+
+        Nothing of the stream waits for it. What fails is in `status.troubles` under "opentelemetry". `close()` on what
+        is returned ends it; `join()` waits until all of a job that has ended is passed to the providers.
+        """
+        exporter = exporter_of(to, self.name, partial(seen_of, self), self._hub.troubles)
+        return Listening(exporter, self._heard(), exporter.close)
 
     def release(self, sink: str) -> int:
         """Let a sink in quarantine publish what it owes; returns how many timesteps. Raises NotReadyError."""
@@ -231,7 +250,10 @@ class RunningJob(Observed, Queried):
         check_words(cause, "cause")
         switch, opener = self._parts.switch, self._parts.opener
         place = self._driver.position
-        with offered_change(asked, switch, opener, place, supersede=supersede) as made:
+        with (
+            logging_for(self.name),
+            offered_change(asked, switch, opener, place, supersede=supersede) as made,
+        ):
             request = Request(
                 change=made,
                 strategy=how,

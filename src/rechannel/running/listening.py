@@ -14,8 +14,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from rechannel.logs import fields, logging_for
 from rechannel.monitoring import JobListener, JobStatus, ReconfigurationSummary
 from rechannel.telemetry.facts import TimestepProgress
+from rechannel.telemetry.feed import Feed
+from rechannel.threads import daemon_thread
 
 _LOG = logging.getLogger("rechannel")
 T = TypeVar("T")
@@ -34,6 +37,10 @@ class Heard:
     ended: Callable[[], Iterable[str]]
     """Ids of reconfigurations that are over, in their order."""
     summary: Callable[[str], ReconfigurationSummary]
+    follow: Callable[[], Feed]
+    """Begins a feed of events."""
+    leave: Callable[[Feed], None]
+    """Ends it."""
     over: threading.Event
     """Set once the job has ended."""
 
@@ -46,6 +53,11 @@ def unheard(
     return new, new[0].timestep - latest - 1 if new else 0
 
 
+def wants_events(listener: JobListener) -> bool:
+    """Whether a listener does anything with events: if not, none are kept for it."""
+    return type(listener).on_events is not JobListener.on_events
+
+
 def _same(what: T) -> T:
     return what
 
@@ -53,8 +65,11 @@ def _same(what: T) -> T:
 class Listening:
     """Calls a listener until the job ends or `close` is called."""
 
-    def __init__(self, listener: JobListener, heard: Heard) -> None:
-        """Hear what happens from now on. `RunningJob.listen` makes it."""
+    def __init__(
+        self, listener: JobListener, heard: Heard, ended: Callable[[], None] = lambda: None
+    ) -> None:
+        """Hear what happens from now on. `RunningJob.listen` makes it. ended: called after the last call."""
+        self._ending = ended
         self._listener, self._heard = listener, heard
         self._closed = threading.Event()
         self._ended = set(heard.ended())
@@ -64,8 +79,10 @@ class Listening:
         """Timesteps that the job no longer kept when the listener came to them."""
         self.failures = 0
         """Calls that have raised."""
+        self._feed = heard.follow() if wants_events(listener) else None
         name = f"rechannel-listener-{type(listener).__name__}"
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        with logging_for(heard.status().name):
+            self._thread = daemon_thread(self._run, name)
         self._thread.start()
 
     def close(self) -> None:
@@ -85,8 +102,16 @@ class Listening:
             self._look()
         if over:
             self._tell(self._listener.on_terminated, self._heard.status)
+        if self._feed is not None:
+            self._heard.leave(self._feed)
+        self._ending()
 
     def _look(self) -> None:
+        self._tell_progress()
+        self._tell_events()
+        self._tell_reconfigured()
+
+    def _tell_progress(self) -> None:
         while True:  # others are committed while the listener is slow
             new, missed = unheard(self._heard.progress(), self._latest)
             self.missed += missed
@@ -94,13 +119,23 @@ class Listening:
                 break
             self._latest = new[0].timestep
             self._tell(self._listener.on_progress, partial(_same, new[0]))
+
+    def _tell_events(self) -> None:
+        if self._feed is None:
+            return
+        events, missed = self._feed.take()
+        if events:
+            call = partial(self._listener.on_events, missed=missed)
+            self._tell(call, partial(_same, events), "on_events")
+
+    def _tell_reconfigured(self) -> None:
         ended = list(self._heard.ended())
         for id_ in ended:
             if id_ not in self._ended:
                 self._tell(self._listener.on_reconfigured, partial(self._heard.summary, id_))
         self._ended = set(ended)
 
-    def _tell(self, call: Callable[[T], None], fact: Callable[[], T]) -> None:
+    def _tell(self, call: Callable[[T], None], fact: Callable[[], T], name: str = "") -> None:
         """Make a call with a fact. What either raises is logged, the first time with its traceback."""
         if self._closed.is_set():
             return
@@ -112,7 +147,13 @@ class Listening:
             _LOG.warning(
                 "listener %s failed in %s, and the job goes on: %r",
                 type(self._listener).__name__,
-                call.__name__,
+                name or call.__name__,
                 error,
                 exc_info=error if first else None,
+                extra=fields(
+                    "listener_failed",
+                    listener=type(self._listener).__name__,
+                    reason=error,
+                    failures=self.failures,
+                ),
             )

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from rechannel.errors import NotReadyError
 from rechannel.model.configuration import Configuration
-from rechannel.monitoring import ControllerStatus, JobStatus, ReconfigurationSummary
+from rechannel.monitoring import JobStatus, ReconfigurationSummary
 from rechannel.reconfigure.record import OPEN
 from rechannel.running import RunningJob
 from rechannel.running.controllers import ControllerHandle
+from rechannel.running.seen import bins_left
 from rechannel.version import __version__
 
 
@@ -69,15 +69,6 @@ def reconfiguration_of(job: RunningJob, id_: str) -> dict[str, Any]:
     return _with_bins_left(job, job.reconfiguration(id_).summary())
 
 
-def statuses_of(job: RunningJob) -> list[ControllerStatus]:
-    """Status of each controller, in the order of their installation."""
-    found = []
-    for handle in job.controllers.values():
-        with suppress(NotReadyError):  # it has just been removed
-            found.append(handle.status)
-    return found
-
-
 def controller_of(job: RunningJob, name: str) -> dict[str, Any]:
     """Status of a controller, and its state. Raises NotReadyError if there is none."""
     handle = handle_of(job, name)
@@ -94,8 +85,4 @@ def handle_of(job: RunningJob, name: str) -> ControllerHandle:
 
 
 def _with_bins_left(job: RunningJob, one: ReconfigurationSummary) -> dict[str, Any]:
-    left, is_open = 0, one.phase in OPEN
-    if is_open:
-        with suppress(NotReadyError):  # it has just ended, and the journal no longer keeps it
-            left = sum(len(step.moves) for step in job.reconfiguration(one.id).record.left)
-    return {**one.to_dict(), "open": is_open, "bins_left": left}
+    return {**one.to_dict(), "open": one.phase in OPEN, "bins_left": bins_left(job, one)}

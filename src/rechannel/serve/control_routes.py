@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from rechannel.running import RunningJob
 from rechannel.running.controllers import ControllerHandle
+from rechannel.running.seen import statuses_of
 from rechannel.serve import answers
 from rechannel.serve.allowed import Allowed
 from rechannel.serve.bodies import EmptyBody, InstallBody, PauseBody
@@ -68,7 +69,7 @@ def _watch(job: RunningJob) -> APIRouter:
 
     @routes.get("/controllers", summary="Controllers in the order of their installation")
     def controllers() -> dict[str, Any]:
-        return {"controllers": [status.to_dict() for status in answers.statuses_of(job)]}
+        return {"controllers": [status.to_dict() for status in statuses_of(job)]}
 
     @routes.get(
         "/controllers/{name}",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rechannel.errors import SchemaDriftError, SessionError, SourceError
+from rechannel.logs import fields
 from rechannel.model.ddl import columns_text, schema_of
 from rechannel.sources.backlog import Backlog, left_of
 from rechannel.sources.cutting import cut
@@ -100,6 +101,7 @@ class FilesReader:
                     "source %r: %s exists, but the pattern of the same name does not match it: write [[] for a [",
                     name,
                     place,
+                    extra=fields("source_pattern", source=name),
                 )
         self._log = SeenLog(store, name)
         self._facts: dict[str, FileFacts] = {}
@@ -173,7 +175,13 @@ class FilesReader:
         """
         skipped = {f.path: self._passed[f.path] for f in files if f.path in self._passed}
         for path, reason in skipped.items():
-            _LOG.warning("source %r skips %s: %s", self._name, path, reason)
+            _LOG.warning(
+                "source %r skips %s: %s",
+                self._name,
+                path,
+                reason,
+                extra=fields("file_skipped", source=self._name, reason=reason),
+            )
         return skipped
 
     def _begun(self, start: Offset) -> list[SeenFile]:
@@ -313,7 +321,12 @@ class FilesReader:
         """Warn once about something that matches but is not read."""
         if odd not in self._told:
             self._told.add(odd)
-            _LOG.warning("source %r: %s; it is not read", self._name, odd)
+            _LOG.warning(
+                "source %r: %s; it is not read",
+                self._name,
+                odd,
+                extra=fields("file_skipped", source=self._name, reason=odd),
+            )
 
     def _may_be_native(self) -> bool:
         connector = self._connector

@@ -23,6 +23,7 @@ import xxhash
 from rechannel.errors import DataflowError, MissingFileError, SourceError
 from rechannel.kernels.columnar.ranking import orderable
 from rechannel.kernels.functions.user_errors import user_error
+from rechannel.logs import fields
 from rechannel.model.ddl import type_name
 from rechannel.model.decoded import decoded_schema, decoded_table
 from rechannel.sources.connector import Connector, SourceContext
@@ -260,6 +261,7 @@ class TableReader(NativeReader):
                 self._what,
                 wait_s,
                 error,
+                extra=fields("table_not_read", retry_seconds=wait_s, reason=error),
             )
             return None
 

@@ -5,12 +5,14 @@ The loop's thread calls it; the log's thread does everything slow (reading Spark
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rechannel.kernels.tasks.report import TaskReport
+from rechannel.logs import fields
 from rechannel.sources.backlog import Backlog
 from rechannel.telemetry.build import task_finished
 from rechannel.telemetry.events import (
@@ -27,12 +29,15 @@ from rechannel.telemetry.events import (
     TimestepStarted,
 )
 from rechannel.telemetry.facts import TimestepProgress
+from rechannel.telemetry.feed import Feed
 from rechannel.telemetry.log import Complete, EventLog
 from rechannel.telemetry.progress import TROUBLE, Progress
 from rechannel.telemetry.recent_events import RecentEvents
 from rechannel.telemetry.recent_tasks import RecentTasks, TimestepTasks
 from rechannel.telemetry.totals import Sums, Totals
 from rechannel.telemetry.troubles import Troubles
+
+_LOG = logging.getLogger("rechannel")
 
 TIMESTEP, SOURCES = "timestep", "sources"
 """Topics of troubles: a timestep that is retried, and a look at the sources that is repeated."""
@@ -62,6 +67,7 @@ class Hub:
         self.troubles = Troubles(self._troubled)
         self._tasks = RecentTasks()
         self._events = RecentEvents()
+        self._feeds: tuple[Feed, ...] = ()
         self._folding = threading.Lock()
         self.told: Callable[[], None] = lambda: None
         """Called when `recent_tasks` has another timestep, in the thread of the log if there is one."""
@@ -69,6 +75,13 @@ class Hub:
         if directory is not None:
             self._log = EventLog(directory, complete=complete, seen=self._completed)
         self._see(started)
+        _LOG.info(
+            "job %r has started on %s; its next timestep is %d",
+            started.job,
+            started.engine,
+            started.timestep,
+            extra=fields("job_started", timestep=started.timestep),
+        )
 
     @property
     def last_progress(self) -> TimestepProgress | None:
@@ -98,6 +111,18 @@ class Hub:
     def recent_events(self, timesteps: int) -> tuple[Event, ...]:
         """Return events of the last committed timesteps, oldest first; with a log, up to a second late."""
         return self._events.recent(timesteps)
+
+    def follow(self) -> Feed:
+        """Return a feed of all events from now on, until `leave`; with a log, they come up to a second late."""
+        feed = Feed()
+        with self._folding:
+            self._feeds = (*self._feeds, feed)
+        return feed
+
+    def leave(self, feed: Feed) -> None:
+        """Tell a feed no more."""
+        with self._folding:
+            self._feeds = tuple(each for each in self._feeds if each is not feed)
 
     @property
     def totals(self) -> Sums:
@@ -222,6 +247,8 @@ class Hub:
         """Record the end of the job, and write what is waiting."""
         text = None if error is None else str(error)
         self._see(JobStopped(job=self._job, at_ms=int(self._clock()), error=text))
+        how = "as it was asked to" if text is None else text
+        _LOG.info("job %r has ended: %s", self._job, how, extra=fields("job_ended", reason=text))
         if self._log is not None:
             self._log.close()
 
@@ -244,12 +271,14 @@ class Hub:
         else:
             self._log.append(*events)
 
-    def _completed(self, events: Iterable[Event]) -> None:
+    def _completed(self, events: Sequence[Event]) -> None:
         """Fold events that have Spark's figures."""
         with self._folding:  # without a log, threads of sinks and the driver's come here
             before = self._tasks.recent
             self._tasks.see(events)
             self._events.see(events)
+            for feed in self._feeds:
+                feed.see(events)
             new = self._tasks.recent is not before
         if new:
             self.told()

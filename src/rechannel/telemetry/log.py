@@ -14,10 +14,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from threading import Condition, Thread
+from threading import Condition
 
+from rechannel.logs import fields
 from rechannel.telemetry.events import Event, Note, event_to_json
 from rechannel.telemetry.files import EventFiles
+from rechannel.threads import daemon_thread
 
 _LOG = logging.getLogger("rechannel")
 
@@ -73,7 +75,7 @@ class EventLog:
         self._lost = 0
         self._unreported = 0
         self._refused = False
-        self._thread = Thread(target=self._run, name="rechannel-telemetry", daemon=True)
+        self._thread = daemon_thread(self._run, "rechannel-telemetry")
         self._thread.start()
 
     @property
@@ -133,7 +135,9 @@ class EventLog:
         try:
             return self._complete(batch)
         except Exception:  # whatever it is, the job goes on
-            _LOG.exception("telemetry is written without Spark's figures")
+            _LOG.exception(
+                "telemetry is written without Spark's figures", extra=fields("task_metrics_lost")
+            )
             return batch
 
     def _show(self, events: Sequence[Event]) -> None:
@@ -142,7 +146,7 @@ class EventLog:
         try:
             self._seen(events)
         except Exception:  # whatever it is, the job goes on
-            _LOG.exception("telemetry cannot show its events")
+            _LOG.exception("telemetry cannot show its events", extra=fields("telemetry_not_shown"))
 
     def _write(self, events: Sequence[Event]) -> None:
         for start in range(0, len(events), _GROUP):
@@ -174,6 +178,7 @@ class EventLog:
                     "telemetry cannot be written to %s (%s): events are lost, the job goes on",
                     self._directory,
                     error,
+                    extra=fields("telemetry_not_written", reason=error),
                 )
             self._refused = True
             return False
@@ -185,7 +190,11 @@ class EventLog:
         try:
             return json.dumps(event_to_json(event), separators=(",", ":"), default=dict).encode()
         except Exception:  # whatever it is, the other events are written
-            _LOG.exception("telemetry cannot write a %s", type(event).__name__)
+            _LOG.exception(
+                "telemetry cannot write a %s",
+                type(event).__name__,
+                extra=fields("telemetry_event_lost"),
+            )
             self._lose(1)
             return b""
 

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rechannel.logs import fields
 from rechannel.telemetry.build import join, stages_wanted
 from rechannel.telemetry.events import Event
 from rechannel.telemetry.task_finished import SparkMetrics
@@ -70,7 +71,11 @@ class SparkTasks:
         except Exception as error:  # py4j raises what the other side throws, and more
             self._failures += 1
             if self._failures == _FAILURES:
-                _LOG.warning("telemetry goes on without Spark's task metrics: %s", error)
+                _LOG.warning(
+                    "telemetry goes on without Spark's task metrics: %s",
+                    error,
+                    extra=fields("task_metrics_lost", reason=error),
+                )
             return list(events)
         self._failures = 0
         return joined

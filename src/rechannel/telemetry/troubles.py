@@ -8,6 +8,7 @@ from threading import Lock
 from typing import Protocol
 
 from rechannel.errors import one_sentence
+from rechannel.logs import fields
 
 _LOG = logging.getLogger("rechannel")
 
@@ -54,8 +55,13 @@ class Troubles:
                 self._current[topic] = text
                 self._counts[topic] = self._counts.get(topic, 0) + 1
         if text is not None and before is None:
-            _LOG.warning("%s failed and is tried again: %s", topic, text)
+            _LOG.warning(
+                "%s failed and is tried again: %s",
+                topic,
+                text,
+                extra=fields("trouble", topic=topic, reason=text),
+            )
             self._changed(topic, text)
         elif text is None and before is not None:
-            _LOG.warning("%s works again", topic)
+            _LOG.warning("%s works again", topic, extra=fields("trouble_over", topic=topic))
             self._changed(topic, None)

@@ -13,6 +13,11 @@ import time
 
 import httpx
 import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from rich.console import Console
 
 import rechannel as rc
@@ -154,6 +159,23 @@ def test_run_until_idle(program, rechannel, tmp_path):
     assert sum(row["n.count"] for row in shown["rows"]) == 950
     status = json.loads(rechannel("status", tmp_path / "state", "--json").out)
     assert status["condition"] == "stopped"
+
+
+def test_it_exports_to_the_global_providers(program, rechannel, monkeypatch):
+    spans, reader = InMemorySpanExporter(), InMemoryMetricReader()
+    tracers, meters = TracerProvider(shutdown_on_exit=False), MeterProvider([reader])
+    tracers.add_span_processor(SimpleSpanProcessor(spans))
+    monkeypatch.setattr("opentelemetry.trace.get_tracer_provider", lambda: tracers)
+    monkeypatch.setattr("opentelemetry.metrics.get_meter_provider", lambda: meters)
+    path = program("job = users('one', STATE, rows=250)\n")
+    reaction = rechannel("run", path, "--until-idle", "--in-process", "--opentelemetry")
+    assert reaction.code == 0, reaction.err
+    roots = [span for span in spans.get_finished_spans() if span.name == "timestep"]
+    assert [span.attributes["rechannel.timestep.number"] for span in roots] == [1, 2, 3]
+    (resource,) = reader.get_metrics_data().resource_metrics
+    (scope,) = resource.scope_metrics
+    assert "rechannel.timesteps.committed" in {metric.name for metric in scope.metrics}
+    meters.shutdown()
 
 
 def test_a_second_run_goes_on(program, rechannel, tmp_path):

@@ -95,7 +95,10 @@ def test_a_change_for_the_past_is_refused_with_what_is_possible():
         RefusedError, match="timestep 4 has already begun; the next possible one is 5"
     ):
         paper.ask(ALL_TO_1, at=4)
-    with pytest.raises(RefusedError, match="time 99 ms has passed: the stream is at 100 ms"):
+    with pytest.raises(
+        RefusedError,
+        match=r"time 1970-01-01T00:00:00.099Z has passed: .*T00:00:00.100Z",
+    ):
         paper.ask(ALL_TO_1, at_ms=99)
     paper.ask(ALL_TO_1, at=5)
     paper.ask(ALL_TO_1, at_ms=100)

@@ -139,6 +139,48 @@ def test_one_that_is_closed_hears_no_more(job):
     assert [kind for kind, _ in told.heard] == ["started"]
 
 
+class Following(Told):
+    """Hears events, too."""
+
+    def on_events(self, events, missed):
+        for event in events:
+            self.hear(event.KIND, event)
+        self.heard.append(("missed", missed))
+
+
+def test_events_come_in_order_and_all_of_them_before_the_end(job):
+    running, push = job
+    push()
+    following = Following()
+    listening = running.listen(following)
+    assert following.began.wait(SECONDS)
+    push(2)
+    running.stop()
+    assert listening.join(SECONDS)
+    events = [
+        (kind, fact.timestep)
+        for kind, fact in following.heard
+        if kind in {"timestep_started", "timestep_committed"}
+    ]
+    assert events[-4:] == [  # some of just before may come, too
+        ("timestep_started", 2),
+        ("timestep_committed", 2),
+        ("timestep_started", 3),
+        ("timestep_committed", 3),
+    ]
+    assert len(following.of("job_stopped")) == 1
+    assert [kind for kind, _ in following.heard][-1] == "terminated"
+    assert set(following.of("missed")) == {0}
+    assert running._hub._feeds == ()
+
+
+def test_no_events_are_kept_for_a_listener_that_does_not_hear_them(job):
+    running, _ = job
+    listening = running.listen(Told())
+    assert running._hub._feeds == ()
+    listening.close()
+
+
 def test_what_is_not_kept_any_more_is_missed(job):
     running, push = job
     push(3)

@@ -9,9 +9,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import rechannel as rc
 from rechannel import aggregates as agg
-from rechannel.serve.metrics import bad_rows
-from rechannel.telemetry.task_finished import JudgedRows, TaskFinished
-from rechannel.telemetry.totals import Totals
 from tests.support.asking import get
 
 NAME = re.compile(r"rechannel(_[a-z]+)+")
@@ -248,22 +245,3 @@ def test_odd_names_are_escaped(tmp_path):
         names = {s.labels["job_name"] for f in families(server) for s in f.samples}
         assert names == {'a "job"\\\n'}
     job.stop()
-
-
-def test_bad_rows_are_counted_by_operator_and_expectation():
-    totals = Totals()
-    assert list(bad_rows("shop", totals.sums)) == []
-    judged = JudgedRows(node="check", rows=5, bad=2, failed={"small": 2, "known": 0})
-    task = {"operator": "in", "attempt": "a", "host": "h", "started_ms": 0, "finished_ms": 1}
-    totals.see(*(TaskFinished(timestep=1, task=n, judged=(judged,), **task) for n in range(2)))
-    found = {
-        (sample.name, sample.labels["operator"], sample.labels.get("expectation")): sample.value
-        for family in bad_rows("shop", totals.sums)
-        for sample in family.samples
-    }
-    assert found == {
-        ("rechannel_judged_rows_total", "check", None): 10,
-        ("rechannel_bad_rows_total", "check", None): 4,
-        ("rechannel_expectation_failed_rows_total", "check", "small"): 4,
-        ("rechannel_expectation_failed_rows_total", "check", "known"): 0,
-    }

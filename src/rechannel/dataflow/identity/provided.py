@@ -19,6 +19,7 @@ from rechannel.dataflow.graph.nodes import Dataflow
 from rechannel.dataflow.identity.digests import digest_of, path_of
 from rechannel.dataflow.identity.logic import find_loaded, function_of
 from rechannel.errors import DataflowError, OtherDataflowError
+from rechannel.logs import fields
 
 _LOG = logging.getLogger("rechannel")
 
@@ -60,7 +61,9 @@ class Provided:
             return found
         if self.mended:
             _LOG.warning(
-                "%s is another function by now, which is meant: it converts from here on", path
+                "%s is another function by now, which is meant: it converts from here on",
+                path,
+                extra=fields("migration_function_replaced", function=path),
             )
             return found
         if handed is None or named.get("python") == PYTHON:
@@ -70,7 +73,11 @@ class Provided:
                 f" gives the same for every other row. If only Python is another since then, {give}"
             )
             raise OtherDataflowError(msg)
-        _LOG.warning("%s is used as it was given: its digest is one of another Python", path)
+        _LOG.warning(
+            "%s is used as it was given: its digest is one of another Python",
+            path,
+            extra=fields("migration_function_unverified", function=path),
+        )
         return found
 
     def at(self, path: str) -> Function | None:

@@ -18,6 +18,7 @@ from rechannel.engine.control.outcomes import outcome_of, reply_of
 from rechannel.errors import RefusedError
 from rechannel.kernels.protocol.control import ControlMessage, OperatorHandler
 from rechannel.kernels.tasks.limited import FailedCallError, jsonable, within
+from rechannel.logs import fields
 from rechannel.model.codec import Json, decode
 from rechannel.reconfigure.strategies import AllAtOnce, Strategy
 
@@ -175,7 +176,12 @@ class Callback:
         try:
             within(self.seat.installed.seconds, self._disposed, self.seat.name)
         except FailedCallError as error:
-            _LOG.warning("controller %r: on_dispose failed: %s", self.seat.name, error)
+            _LOG.warning(
+                "controller %r: on_dispose failed: %s",
+                self.seat.name,
+                error,
+                extra=fields("controller_not_disposed", controller=self.seat.name, reason=error),
+            )
 
     def _disposed(self) -> None:
         self.control.state = self.hosted.read(self.state)

@@ -43,6 +43,7 @@ from rechannel.engine.reconfigure.calls import Calls, wait_for
 from rechannel.engine.reconfigure.reconfigurer import Reconfigurer
 from rechannel.engine.stages.runner import Placed
 from rechannel.errors import RefusedError
+from rechannel.logs import fields
 from rechannel.model.configuration import Configuration
 from rechannel.model.eventtime import Times
 from rechannel.profiling.job.shares import CriticalShares
@@ -219,7 +220,11 @@ class ControlHost:
         except RefusedError as error:
             if known is None:
                 raise
-            _LOG.warning("%s; the stream goes on without it", error)
+            _LOG.warning(
+                "%s; the stream goes on without it",
+                error,
+                extra=fields("controller_absent", controller=installation.name, reason=error),
+            )
             self._residents.explain(installation.name, str(error))
             return
         self._residents.add(installation.name, hosted)
@@ -298,7 +303,13 @@ class ControlHost:
         if not reason:
             return [event]
         error = f", last {event.error}" if isinstance(event, Failed) else ""
-        _LOG.warning("controller %r is suspended: %s%s", seat.name, reason, error)
+        _LOG.warning(
+            "controller %r is suspended: %s%s",
+            seat.name,
+            reason,
+            error,
+            extra=fields("controller_suspended", controller=seat.name, reason=reason),
+        )
         pause = Paused(controller=seat.name, time_ms=event.time_ms, reason=reason, suspended=True)
         return [event, pause]
 

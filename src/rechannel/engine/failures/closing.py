@@ -7,13 +7,14 @@ what it holds.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from rechannel.engine.failures.blame import is_severed
 from rechannel.errors import FencedError, RechannelError, gone_error
+from rechannel.logs import fields
+from rechannel.threads import daemon_thread
 
 _LOG = logging.getLogger("rechannel")
 
@@ -40,7 +41,7 @@ def close_all(steps: Sequence[ClosingStep], seconds: float) -> list[str]:
     for what, step in steps:
         failure = _taken(what, step, max(_LEAST_SECONDS, deadline - time.monotonic()))
         if failure is not None:
-            _LOG.warning(failure)
+            _LOG.warning(failure, extra=fields("not_closed", reason=failure))
             failures.append(failure)
     return failures
 
@@ -54,7 +55,7 @@ def _taken(what: str, step: Callable[[], object], seconds: float) -> str | None:
         except BaseException as error:
             raised.append(error)
 
-    thread = threading.Thread(target=take, name=f"rechannel-close-{what}", daemon=True)
+    thread = daemon_thread(take, f"rechannel-close-{what}")
     thread.start()
     thread.join(seconds)
     if thread.is_alive():

@@ -37,6 +37,7 @@ from rechannel.errors import (
     NewerFormatError,
     StorageError,
 )
+from rechannel.logs import fields
 from rechannel.state.keys import JOURNAL, SNAPSHOTS, entry_key, snapshot_key
 from rechannel.state.store import Store
 from rechannel.threads import AtOnce
@@ -252,7 +253,11 @@ class Journal:
             if not self._cleaning.done():
                 return  # the next snapshot has more deleted
             if error := self._cleaning.exception():
-                _LOG.warning("old entries of the journal could not be deleted (%s)", error)
+                _LOG.warning(
+                    "old entries of the journal could not be deleted (%s)",
+                    error,
+                    extra=fields("journal_not_cleaned", reason=error),
+                )
         self._cleaning = self._cleaner.submit(_delete_superfluous, self._store, self._state)
 
     def _fenced(self) -> FencedError:

@@ -16,6 +16,7 @@ from rechannel.engine.loop.outside import Outside
 from rechannel.engine.loop.units import Units
 from rechannel.engine.program.withdrawal import bounded
 from rechannel.errors import TooManyBadRowsError, one_sentence
+from rechannel.logs import fields
 
 _LOG = logging.getLogger("rechannel")
 
@@ -95,6 +96,13 @@ class Hands:
             command.failures,
             command.wait_ms / 1e3,
             one_sentence(command.error),
+            extra=fields(
+                "timestep_failed",
+                timestep=command.number,
+                failures=command.failures,
+                retry_seconds=command.wait_ms / 1e3,
+                reason=one_sentence(command.error),
+            ),
         )
         self._out.listener.failed(command.number, command.error, again_ms=command.wait_ms)
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from rechannel.errors import ClusterError, FencedError
 from rechannel.telemetry.troubles import Trouble, unheard
+from rechannel.threads import daemon_thread
 
 RENEW_SECONDS = 2.0
 LOOK_SECONDS = 0.5
@@ -39,7 +40,7 @@ class Heartbeat:
         """renew: raises FencedError if another driver took over, which `replaced` receives."""
         self._renew, self._replaced, self._trouble = renew, replaced, trouble
         self._over, self._seconds = over, seconds
-        self._thread = threading.Thread(target=self._beat, name="rechannel-lease", daemon=True)
+        self._thread = daemon_thread(self._beat, "rechannel-lease")
 
     def start(self) -> None:
         """Start the heartbeat."""
@@ -92,7 +93,7 @@ class Sentinel:
         self._gone, self._tell = gone, tell
         self._starved, self._trouble = starved, trouble
         self._over, self._seconds = over, seconds
-        self._thread = threading.Thread(target=self._watch, name="rechannel-sentinel", daemon=True)
+        self._thread = daemon_thread(self._watch, "rechannel-sentinel")
 
     def start(self) -> None:
         """Start the sentinel."""

@@ -16,6 +16,7 @@ from rechannel.engine.loop.heartbeat import Heartbeat, Sentinel
 from rechannel.engine.loop.housekeeping import Housekeeper
 from rechannel.errors import gone_error
 from rechannel.telemetry.hub import Hub
+from rechannel.threads import daemon_thread
 
 GRACE_SECONDS = 5.0
 """How long a driver whose Spark has died may take to end by itself."""
@@ -39,7 +40,7 @@ class Life:
         self.over = threading.Event()
         self._driver, self._housekeeper, self._lease, self._hub = driver, housekeeper, lease, hub
         self._ending = threading.Lock()
-        self._thread = threading.Thread(target=self._body, name=f"rechannel-{name}", daemon=True)
+        self._thread = daemon_thread(self._body, f"rechannel-{name}")
         self._heart = Heartbeat(
             lambda: lease.renew(journal.fenced),
             over=self.over,

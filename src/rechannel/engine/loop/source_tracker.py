@@ -11,6 +11,7 @@ from rechannel.engine.failures.blame import blame_of
 from rechannel.engine.loop.core.stream_time import StreamTime
 from rechannel.engine.stages.runner import SourceSlice, Timestep
 from rechannel.errors import StorageError
+from rechannel.logs import fields
 from rechannel.model.configuration import Configuration
 from rechannel.sources.backlog import Backlog, Backlogged
 from rechannel.sources.reader import Bound, Forgetful, Offset, Recording, SourceReader
@@ -114,7 +115,12 @@ class SourceTracker:
             left = reader.backlog(end, stream_ms)
         except Exception as error:
             if name not in self._silent:
-                _LOG.warning("source %r cannot tell its backlog: %s", name, error)
+                _LOG.warning(
+                    "source %r cannot tell its backlog: %s",
+                    name,
+                    error,
+                    extra=fields("backlog_unknown", source=name, reason=error),
+                )
             self._silent.add(name)
             return
         self._silent.discard(name)
@@ -230,7 +236,12 @@ def _close(name: str, reader: SourceReader) -> None:
     try:
         reader.close()
     except Exception as error:
-        _LOG.warning("source %r could not be closed: %s", name, error)
+        _LOG.warning(
+            "source %r could not be closed: %s",
+            name,
+            error,
+            extra=fields("not_closed", source=name, reason=error),
+        )
 
 
 def bound_of(configuration: Configuration, source: str, share: int | None) -> Bound:

@@ -25,6 +25,7 @@ from rechannel.dataflow.identity.factories import Factory, Find
 from rechannel.dataflow.identity.logic import logic_identity
 from rechannel.dataflow.identity.provided import PYTHON, Provided
 from rechannel.errors import OtherDataflowError, RechannelError
+from rechannel.logs import fields
 from rechannel.model.codec import Json
 
 _LOG = logging.getLogger("rechannel")
@@ -74,6 +75,7 @@ def assigned_again(
                 "%r has another function in the program's text since %r has made one",
                 name,
                 one["function"],
+                extra=fields("assigned_function_replaced", operator=name, function=one["function"]),
             )
             continue
         factory = Factory(path=one["function"], parameters=one["parameters"])

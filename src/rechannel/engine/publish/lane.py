@@ -25,6 +25,7 @@ from rechannel.engine.stages.sink_rows import (
     owed_rows,
 )
 from rechannel.errors import RefusedError
+from rechannel.logs import fields
 from rechannel.sinks.batch import Batch
 from rechannel.sinks.failure import OnFailure, Verdict
 from rechannel.sinks.spare import WithDeadLetters, spent
@@ -195,6 +196,12 @@ class Lane:
             self.name,
             where,
             one_line(error),
+            extra=fields(
+                "timestep_to_dead_letters",
+                sink=self.name,
+                timestep=timestep,
+                reason=one_line(error),
+            ),
         )
         return True
 
@@ -254,7 +261,13 @@ class Lane:
 
 def drop(journal: Journal, timestep: int, sink: str, who: str, reason: str) -> None:
     """Journal that this incarnation of the sink (`who`) never publishes the timestep, and log why."""
-    _LOG.warning("sink %r did not publish timestep %d: %s", sink, timestep, reason)
+    _LOG.warning(
+        "sink %r did not publish timestep %d: %s",
+        sink,
+        timestep,
+        reason,
+        extra=fields("timestep_not_published", sink=sink, timestep=timestep, reason=reason),
+    )
     journal.append(Published(timestep=timestep, sink=sink, incarnation=who, dropped=reason))
 
 

@@ -40,10 +40,12 @@ from rechannel.engine.stages.sink_rows import (
     unknown,
 )
 from rechannel.errors import FencedError, NotReadyError, StorageError
+from rechannel.logs import fields
 from rechannel.sinks.batch import Batch
 from rechannel.sinks.failure import Verdict, fatal
 from rechannel.sinks.writer import Rows, SinkWriter, Staged
 from rechannel.telemetry.troubles import Trouble, unheard
+from rechannel.threads import daemon_thread
 
 _LOG = logging.getLogger("rechannel")
 
@@ -109,7 +111,7 @@ class Publisher:
     def _run(self, lane: Lane) -> None:
         if self._threaded and lane.thread is None:
             name = f"rechannel-publish-{lane.name}"
-            lane.thread = threading.Thread(target=self._loop, args=(lane,), name=name, daemon=True)
+            lane.thread = daemon_thread(partial(self._loop, lane), name)
             lane.thread.start()
 
     def recover(self, state: JournalState) -> None:
@@ -345,7 +347,10 @@ class Publisher:
             lane.put_off = True
             self._emptied(lane)
         _LOG.warning(
-            "the job stops while sink %r still owes timesteps: %s", lane.name, lane.trouble
+            "the job stops while sink %r still owes timesteps: %s",
+            lane.name,
+            lane.trouble,
+            extra=fields("sink_put_off", sink=lane.name, reason=lane.trouble),
         )
         return True
 

@@ -19,6 +19,7 @@ from rechannel.engine.reconfigure.rehearsal import (
 )
 from rechannel.engine.reconfigure.switch import ProgramSwitch
 from rechannel.errors import NotReadyError, UserFunctionError
+from rechannel.logs import fields
 from rechannel.model.eventtime import NEVER, Clock
 from rechannel.reconfigure.coordination import Now
 from rechannel.reconfigure.record import Phase, Record
@@ -90,7 +91,12 @@ class ClusterPreparer:
         except Exception as error:
             refusal = str(error)
         if refusal is not None:
-            _LOG.warning("the previous driver had %d executors: %s", executors, refusal)
+            _LOG.warning(
+                "the previous driver had %d executors: %s",
+                executors,
+                refusal,
+                extra=fields("executors_refused", reason=refusal),
+            )
 
     def prepare(
         self, record: Record, now: Now, manifests: Mapping[str, Manifest]
@@ -152,6 +158,7 @@ class ClusterPreparer:
                 "migrations were tried on %d of %d rows of state: the others may still fail",
                 tried.rows,
                 tried.of,
+                extra=fields("migration_tried_in_part"),
             )
         return tried
 
@@ -216,7 +223,11 @@ class ClusterPreparer:
             try:
                 self._release_executors(record)
             except Exception as error:  # from the cluster: the change is over, and the job goes on
-                _LOG.warning("executors that are no longer needed may stay: %s", error)
+                _LOG.warning(
+                    "executors that are no longer needed may stay: %s",
+                    error,
+                    extra=fields("executors_not_released", reconfiguration=record.id, reason=error),
+                )
 
     def _release_executors(self, record: Record) -> None:
         """Request only the executors that are needed from now on, and decommission the others; once per change."""

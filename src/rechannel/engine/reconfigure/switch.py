@@ -35,6 +35,7 @@ from rechannel.engine.stages.loading import Loader, given_state, load_added
 from rechannel.engine.stages.runner import Runner
 from rechannel.engine.view.state_view import StateView
 from rechannel.errors import NotReadyError, RefusedError
+from rechannel.logs import fields
 from rechannel.model.codec import Json
 from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.changes.program import ChangeProgram
@@ -89,7 +90,12 @@ def _close(name: str, opened: SourceReader | SinkWriter) -> None:
     try:
         opened.close()
     except Exception as error:
-        _LOG.warning("%r is no longer used and could not be closed: %s", name, error)
+        _LOG.warning(
+            "%r is no longer used and could not be closed: %s",
+            name,
+            error,
+            extra=fields("not_closed", operator=name, reason=error),
+        )
 
 
 class Ask(Protocol):

@@ -13,6 +13,7 @@ from typing import Protocol
 from rechannel.engine.journal.entries import ConfigurationChanged, Note
 from rechannel.engine.journal.log import Journal
 from rechannel.engine.program.position import StreamPosition
+from rechannel.logs import fields
 from rechannel.model.configuration import Configuration
 
 _LOG = logging.getLogger("rechannel")
@@ -60,7 +61,11 @@ def _journal_unplaced(
     if after is before:
         return before
     placed = {name: dict(op.placement) for name, op in before.operators.items() if op.placement}
-    _LOG.warning("tasks lose their placement: %s are executors of another application", placed)
+    _LOG.warning(
+        "tasks lose their placement: %s are executors of another application",
+        placed,
+        extra=fields("placement_lost"),
+    )
     cause = f"executors are those of {here} now"
     changed = ConfigurationChanged(from_timestep=timestep, configuration=after, cause=cause)
     journal.append(changed)

@@ -14,6 +14,7 @@ from rechannel.engine.reconfigure.cluster import Executor
 from rechannel.engine.reconfigure.placement import admitted_executors, place, surplus
 from rechannel.engine.spark.private import Anchor, Anchors
 from rechannel.engine.stages.runner import Placed
+from rechannel.logs import fields
 from rechannel.model.configuration import OperatorConfiguration
 
 _LOG = logging.getLogger("rechannel")
@@ -120,7 +121,11 @@ class Placing:
         try:
             return tuple(executor for executor in self._ask() if executor.profile == 0)
         except Py4JError as error:
-            _LOG.warning("tasks are placed on the executors known before: %s", error)
+            _LOG.warning(
+                "tasks are placed on the executors known before: %s",
+                error,
+                extra=fields("executors_unknown", reason=error),
+            )
             return self._alive
 
     def _use(self, alive: tuple[Executor, ...]) -> None:

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rechannel.engine.reconfigure.cluster import Executor
 from rechannel.engine.spark.session.session import ADAPTIVE, STEADY
 from rechannel.errors import SessionError
+from rechannel.logs import fields
 
 _LOG = logging.getLogger("rechannel")
 
@@ -120,7 +121,11 @@ def steady_copy(spark: SparkSession) -> Any:
         for key, value in STEADY.items():
             copy.conf().set(key, value)
     except (Py4JError, TypeError) as error:
-        _LOG.warning("a lost executor may end a stage that then runs again: %s", error)
+        _LOG.warning(
+            "a lost executor may end a stage that then runs again: %s",
+            error,
+            extra=fields("spark_lacks", reason=error),
+        )
         return None
     return copy
 
@@ -167,10 +172,18 @@ class Anchors:
             held = anchors.of({0: trial}).hold(anchors._empty({}, 1))
             found = str(held.preferredLocations(held.partitions()[0]).mkString(","))
         except (Py4JError, TypeError) as error:
-            _LOG.warning("tasks are not placed: this Spark lacks what that needs: %s", error)
+            _LOG.warning(
+                "tasks are not placed: this Spark lacks what that needs: %s",
+                error,
+                extra=fields("spark_lacks", reason=error),
+            )
             return None
         if found != cls._location(trial):
-            _LOG.warning("tasks are not placed: this Spark makes %s of a place", found)
+            _LOG.warning(
+                "tasks are not placed: this Spark makes %s of a place",
+                found,
+                extra=fields("spark_lacks"),
+            )
             return None
         return anchors
 

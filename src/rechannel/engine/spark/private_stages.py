@@ -21,6 +21,7 @@ from rechannel.engine.spark.calls import nothing
 from rechannel.engine.spark.private import Anchor, SharedExchange, inner
 from rechannel.engine.spark.stages import ROWS, Call, Exchange, FrameStages, Rows
 from rechannel.errors import SessionError
+from rechannel.logs import fields
 
 _LOG = logging.getLogger("rechannel")
 
@@ -31,7 +32,11 @@ def planned_stages(spark: SparkSession) -> PlannedStages | None:
     try:
         return PlannedStages(spark).tried()
     except (Py4JError, TypeError, AttributeError, SessionError) as error:
-        _LOG.warning("every timestep is planned anew: this Spark lacks what it takes: %s", error)
+        _LOG.warning(
+            "every timestep is planned anew: this Spark lacks what it takes: %s",
+            error,
+            extra=fields("spark_lacks", reason=error),
+        )
         return None
 
 

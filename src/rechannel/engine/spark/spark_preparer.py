@@ -32,6 +32,7 @@ from rechannel.engine.spark.prefetch_targets import bins_by_target, errand_for
 from rechannel.engine.spark.private import PlacedNumbers
 from rechannel.engine.spark.warmup_calls import FetchCall, UnpickleCall
 from rechannel.kernels.lsm.ahead import Attended, Errand
+from rechannel.logs import fields
 from rechannel.model.codec import decode
 from rechannel.reconfigure.coordination import Now
 from rechannel.reconfigure.record import Record
@@ -231,6 +232,7 @@ def _warmed(record: Record, warm: Callable[[], Any]) -> Mapping[str, Any]:
             "%s: a part of its preparation failed, so its first timesteps may be slower: %s",
             record.id,
             error,
+            extra=fields("preparation_failed", reconfiguration=record.id, reason=error),
         )
         return {"warming": _line(error)}
 

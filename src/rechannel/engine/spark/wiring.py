@@ -24,6 +24,7 @@ from rechannel.engine.stages.runner import Timestep
 from rechannel.engine.stages.sink_buffers import sink_buffer_tables
 from rechannel.engine.stages.sink_rows import RowsOf
 from rechannel.kernels.protocol.program import StageProgram
+from rechannel.logs import fields
 from rechannel.sinks.writer import Rows
 from rechannel.sources.reader import SourceReader
 from rechannel.state.store import Store
@@ -46,7 +47,11 @@ def spark_runner(
     cluster: the session's, which the coordinator uses too; None looks it up.
     """
     for sentence in advise(spark):
-        _LOG.warning("this Spark session can do better: %s", sentence)
+        _LOG.warning(
+            "this Spark session can do better: %s",
+            sentence,
+            extra=fields("session_advice", reason=sentence),
+        )
     connect = is_connect(spark)
     cluster = cluster or spark_cluster(spark)
     runner = SparkRunner(

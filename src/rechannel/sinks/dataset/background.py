@@ -7,7 +7,9 @@ import threading
 import time
 
 from rechannel.errors import FencedError
+from rechannel.logs import fields
 from rechannel.sinks.dataset.compacting import Compaction, StoppedError
+from rechannel.threads import daemon_thread
 
 _LOG = logging.getLogger("rechannel")
 
@@ -45,9 +47,7 @@ class Background:
         self._compaction, self._pace, self._name = compaction, pace, name
         self._tidy_seconds = tidy_seconds
         self._woken = threading.Event()
-        self._thread = threading.Thread(
-            target=self._run, name=f"rechannel-compact-{name}", daemon=True
-        )
+        self._thread = daemon_thread(self._run, f"rechannel-compact-{name}")
 
     def start(self) -> None:
         """Begin."""
@@ -81,9 +81,21 @@ class Background:
             except StoppedError:
                 return
             except FencedError as error:
-                _LOG.warning("dataset %s is compacted no longer: %s", self._name, error)
+                _LOG.warning(
+                    "dataset %s is compacted no longer: %s",
+                    self._name,
+                    error,
+                    extra=fields("compaction_ended", dataset=self._name, reason=error),
+                )
                 return
             except Exception as error:
                 failures += 1
-                _LOG.warning("dataset %s was not compacted: %s", self._name, error)
+                _LOG.warning(
+                    "dataset %s was not compacted: %s",
+                    self._name,
+                    error,
+                    extra=fields(
+                        "compaction_failed", dataset=self._name, reason=error, failures=failures
+                    ),
+                )
                 self._pace.ended.wait(min(LONGEST_PAUSE_SECONDS, 0.5 * 2 ** min(failures, 20)))

@@ -25,10 +25,11 @@ from typing import Any
 import pyarrow as pa
 
 from rechannel.errors import SetUpError, SourceError, StorageError
+from rechannel.logs import fields
 from rechannel.sources.kafka.columns import HEADERS, RECORD
 from rechannel.sources.reader import Split, SplitReader
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("rechannel")
 
 BATCH_RECORDS = 50_000
 RECORDS_AT_ONCE = 500
@@ -81,7 +82,11 @@ class KafkaSplits:
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """Yield the records of a range. Raises StorageError without an answer, SourceError if records are gone."""
         if split["topic"] in self.gone:
-            _LOG.warning("the records of %s are gone: they are left out", _shown(split))
+            _LOG.warning(
+                "the records of %s are gone: they are left out",
+                _shown(split),
+                extra=fields("records_gone"),
+            )
             return
         # The id of a topic tells it from an earlier one of its name; ranges of earlier releases have none.
         settings = tuple(sorted(self._settings().items()))
@@ -279,7 +284,9 @@ class _Range:
             raise StorageError(msg)
         if first > self._at:
             what = "%s: the records from offset %d to %d are gone and are left out"
-            _LOG.warning(what, self._where, self._at, min(first, self._stop))
+            _LOG.warning(
+                what, self._where, self._at, min(first, self._stop), extra=fields("records_gone")
+            )
         self._first = first
         self._client.assign([TopicPartition(self._topic, self._partition, first)])
         self._at = min(first, self._stop)

@@ -25,6 +25,7 @@ from pathlib import Path
 import xxhash
 
 from rechannel.errors import RefusedError
+from rechannel.logs import fields
 from rechannel.state.cache.partial_file import SUFFIX, CacheFile, write_whole
 from rechannel.state.owned import close_to_others, owned_folder, why_not_owned
 from rechannel.state.store import Backing, FileFacts
@@ -145,7 +146,11 @@ class HostCache:
         except RefusedError as error:
             if self.directory not in _told:
                 _told.add(self.directory)
-                _LOG.warning("no cache is used on this host: %s", error)
+                _LOG.warning(
+                    "no cache is used on this host: %s",
+                    error,
+                    extra=fields("no_cache", reason=error),
+                )
             return False
         return True
 

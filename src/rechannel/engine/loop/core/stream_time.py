@@ -15,12 +15,11 @@ A second clock tells what a wall clock cannot: how much time has passed. The rul
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from msgspec import Struct
 from msgspec.structs import replace
 
 from rechannel.errors import SetUpError
+from rechannel.model.text import iso_utc
 
 
 class StreamTime(Struct, frozen=True, kw_only=True):
@@ -80,7 +79,7 @@ class StreamTime(Struct, frozen=True, kw_only=True):
         )
         advice = "start the job again" if self.settled else f"allow for it with Settings({setting})"
         msg = (
-            f"the clock is {_span(self.ahead_ms)} ahead of the time of the stream, {_text(self.stream_ms)}; more than"
+            f"the clock is {_span(self.ahead_ms)} ahead of the time of the stream, {iso_utc(self.stream_ms)}; more than"
             f" {_span(bound)} ({setting}) are not believed, and the stream goes on by the time that passes. Set the"
             f" clock right; if it is right, {advice}"
         )
@@ -92,10 +91,3 @@ def _span(ms: int) -> str:
         if ms >= 2 * size:
             return f"{ms // size} {unit}"
     return f"{ms / 1000:g} s"
-
-
-def _text(ms: int) -> str:
-    try:
-        return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")
-    except (OverflowError, ValueError, OSError):  # a clock may say anything
-        return f"{ms} ms"

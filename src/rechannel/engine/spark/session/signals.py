@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from rechannel.logs import fields
+
 _LOG = logging.getLogger("rechannel")
 NAMES = ("TERM", "INT")
 
@@ -47,7 +49,11 @@ def passed_on(arrived: Callable[[str], None]) -> Iterator[bool]:
             of = classes.Signal(name)
             before.append((of, classes.Signal.handle(of, handler)))
     except Exception as error:
-        _LOG.warning("the JVM of Spark ends at once at a signal: %s", error)
+        _LOG.warning(
+            "the JVM of Spark ends at once at a signal: %s",
+            error,
+            extra=fields("spark_lacks", reason=error),
+        )
     try:
         yield bool(before)
     finally:
@@ -55,7 +61,9 @@ def passed_on(arrived: Callable[[str], None]) -> Iterator[bool]:
             for of, handled in before:
                 classes.Signal.handle(of, handled)
         except Exception as error:  # the JVM has ended
-            _LOG.debug("signals of the JVM: %s", error)
+            _LOG.debug(
+                "signals of the JVM: %s", error, extra=fields("signals_not_restored", reason=error)
+            )
 
 
 def _classes() -> Any:
