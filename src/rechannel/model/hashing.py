@@ -173,6 +173,8 @@ def _columns_equal(left: pa.Array, right: pa.Array) -> Mask:
         kind = left.type
         if pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
             return _same(numbers(left), numbers(right))
+        if pa.types.is_string(kind) or pa.types.is_binary(kind):
+            return booleans(pc.equal(left, right))
     return _canonical_equal(canonical(left), canonical(right))
 
 

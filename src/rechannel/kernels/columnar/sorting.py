@@ -166,9 +166,15 @@ def from_numpy(values: npt.NDArray[np.generic], kind: pa.DataType) -> pa.Array:
 
 
 def group_rows(
-    hashes: HashArray, keys: Columns, row_order: IntArray | None = None
+    hashes: HashArray,
+    keys: Columns,
+    row_order: IntArray | None = None,
+    *,
+    order: IntArray | None = None,
 ) -> tuple[Groups, IntArray | None]:
     """Group rows that are sorted by hash, and by `row_order` if given: an integer that all rows of a key share.
+
+    order: where the keys of the sorted rows lie in `keys`; None = in their order.
 
     Returns the groups and, only if different keys share both, a further stable order of the rows that makes equal keys
     neighbours. The groups then refer to the reordered rows.
@@ -186,9 +192,14 @@ def group_rows(
     same_hash = np.flatnonzero(~edges)
     if len(same_hash) == 0:
         return Groups(np.flatnonzero(edges), rows), None
-    alike = keys_equal(take(keys, same_hash), take(keys, same_hash - 1))
+    others = same_hash - 1
+    if order is not None:
+        alike = keys_equal(take(keys, order[same_hash]), take(keys, order[others]))
+    else:
+        alike = keys_equal(take(keys, same_hash), take(keys, others))
     if bool(alike.all()):
         return Groups(np.flatnonzero(edges), rows), None
+    keys = keys if order is None else take(keys, order)
     return _untangle(np.flatnonzero(edges), rows, keys, same_hash[~alike])
 
 

@@ -89,7 +89,7 @@ def merge_rows(
     order = np.argsort(hashes, kind="stable") if among is None else sort_index(hashes, among)
     ordered = hashes[order]
     among = None if among is None else among[order]
-    groups, untangled = group_rows(ordered, take(columns[:keys], order), among)
+    groups, untangled = group_rows(ordered, columns[:keys], among, order=order)
     if untangled is not None:
         order = order[untangled]
     keep = order[groups.starts]

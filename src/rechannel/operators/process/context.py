@@ -37,11 +37,10 @@ class Timer(NamedTuple):
 class Timers:
     """The timers of all keys of a call of `apply`, by position of the key: a time in microseconds by name."""
 
-    def __init__(self, held: Held, count: int) -> None:
+    def __init__(self, held: Held) -> None:
         self._held, self._names, self._times = held.timers()
-        self._bounds = held.bounds(self._held)
+        self._bounds = held.bounds(self._held) if held.layout.timers else []
         self._now: dict[int, dict[str, int]] = {}
-        del count
 
     def of(self, key: int) -> dict[str, int]:
         """Return the timers of a key, to change them."""

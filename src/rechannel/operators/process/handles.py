@@ -8,8 +8,10 @@ the function reads them, and not before: to append an element or to set an entry
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import compress, repeat
+from operator import is_, is_not
 from typing import Any
 
 import numpy as np
@@ -25,7 +27,7 @@ from rechannel.kernels.functions.python_rows import (
     python_values,
     row_type,
 )
-from rechannel.model.buffers import IntArray
+from rechannel.model.buffers import IntArray, Mask
 from rechannel.operators.process.states import State
 from rechannel.operators.process.stored import (
     Held,
@@ -49,16 +51,35 @@ class Cursor:
 
 @dataclass(frozen=True, kw_only=True)
 class Made:
-    """How what was written becomes rows. names: of the keys, for messages. held: the rows that are stored."""
+    """How what was written becomes rows."""
 
     timestep: int
     now_us: int
     held: Held
+    """The rows that are stored."""
     whose: str
+    """Name of the function, for messages."""
+    emitted: Sequence[Any] = ()
+    """What the function emitted."""
+    columns: Columns = field(default_factory=list)
+    """That as columns."""
 
-    def label(self, name: str, owners: Sequence[int], keys: Sequence[Any]) -> Label:
+    def label(self, name: str, owners: Sequence[int] | IntArray, keys: Sequence[Any]) -> Label:
         """How messages name what was written: by its position among owners."""
         return lambda row: f"state {name!r}, as {self.whose} left it for key {keys[owners[row]]!r}"
+
+    def stored(self, values: list[Any], state: State, what: Label) -> pa.Array:
+        """Return values as the column of their state. Raises UserFunctionError.
+
+        Tuples that were emitted as well, the very same ones, are not converted a second time.
+        """
+        fields = list(state.type.fields)
+        alike = [each.type for each in self.columns] == [each.type for each in fields]
+        if len(fields) > 1 and alike and len(values) == len(self.emitted):
+            same = all(map(is_, values, self.emitted))
+            if same and all(issubclass(kind, tuple) for kind in set(map(type, values))):
+                return pa.StructArray.from_arrays(self.columns, fields=fields)
+        return stored_values(values, state, what)
 
     def untils(self, state: State, count: int) -> IntArray | None:
         """Until when rows that are written now count; None = they stay."""
@@ -70,7 +91,7 @@ class Made:
 class ValueHandle:
     """A value of the key: `get()`, `set(value)`, `clear()`."""
 
-    __slots__ = ("_cursor", "_name", "_new", "_old", "_state")
+    __slots__ = ("_cleared", "_cursor", "_name", "_new", "_old", "_state")
 
     def __init__(self, name: str, state: State, cursor: Cursor, held: Held, count: int) -> None:
         self._name, self._state, self._cursor = name, state, cursor
@@ -84,6 +105,7 @@ class ValueHandle:
             for owner, value in zip(owners.tolist(), values, strict=True):
                 self._old[owner] = value
         self._new: list[Any] = [UNSET] * count
+        self._cleared = False
 
     def get(self, default: Any = None) -> Any:
         """Return the value, or the default: a scalar where the state has one column, else a NamedTuple."""
@@ -103,6 +125,7 @@ class ValueHandle:
 
     def clear(self) -> None:
         """Remove the value."""
+        self._cleared = True
         self._new[self._cursor.key] = GONE
 
     def forget(self, key: int) -> None:
@@ -111,29 +134,46 @@ class ValueHandle:
 
     def pieces(self, made: Made, keys: Sequence[Any], chosen: Sequence[int]) -> Iterator[Piece]:
         """Yield the rows of what was written for some keys."""
-        new, name = self._new, self._name
-        values = [new[key] for key in chosen]
-        owners, ended = list(chosen), list[int]()
-        if {id(UNSET), id(GONE)} & set(map(id, values)):
-            ended = [key for key in chosen if new[key] is GONE and self._old[key] is not None]
-            owners = [key for key in chosen if new[key] is not UNSET and new[key] is not GONE]
-            values = [new[key] for key in owners]
-        if owners:
+        name, owners, values = self._name, np.arange(len(self._new)), self._new
+        if len(chosen) < len(values):
+            owners, values = np.array(chosen, dtype=np.int64), [values[key] for key in chosen]
+        owners, values = _some(owners, values, _each(is_not, values, UNSET))
+        if self._cleared:
+            gone = _each(is_, values, GONE)
+            yield from self._ends(owners[gone])
+            owners, values = _some(owners, values, ~gone)
+        if values:
             yield Piece(
                 state=name,
-                owners=np.array(owners, dtype=np.int64),
+                owners=owners,
                 entries=constant_entries(name, len(owners)),
                 rows=constant_rows(name, len(owners)),
                 untils=made.untils(self._state, len(owners)),
-                values=stored_values(values, self._state, made.label(name, owners, keys)),
+                values=made.stored(values, self._state, made.label(name, owners, keys)),
             )
+
+    def _ends(self, cleared: IntArray) -> Iterator[Piece]:
+        """Yield the ends of values that were there."""
+        ended = [key for key in cleared.tolist() if self._old[key] is not None]
         if ended:
             yield Piece(
-                state=name,
+                state=self._name,
                 owners=np.array(ended, dtype=np.int64),
-                entries=constant_entries(name, len(ended)),
+                entries=constant_entries(self._name, len(ended)),
+                rows=constant_rows(self._name, len(ended)),
                 ends=True,
             )
+
+
+def _each(test: Callable[[Any, Any], bool], values: list[Any], one: object) -> Mask:
+    """Return for which values a test with one object holds."""
+    return np.fromiter(map(test, values, repeat(one)), np.bool_, len(values))
+
+
+def _some(owners: IntArray, values: list[Any], mask: Mask) -> tuple[IntArray, list[Any]]:
+    if mask.all():
+        return owners, values
+    return owners[mask], list(compress(values, mask.tolist()))
 
 
 def values_in(column: pa.Array, state: State) -> list[Any]:

@@ -22,6 +22,7 @@ from rechannel.operators.process.stored import (
     Held,
     Piece,
     constant_entries,
+    constant_rows,
     element_rows,
     entries_of,
 )
@@ -70,11 +71,21 @@ class Kept:
 
     def with_rows(self, owners: IntArray, values: pa.Array) -> Self:
         """Return the rows with others after them, key by key. owners: in any order."""
+        if not len(self.owners) and not (owners[1:] < owners[:-1]).any():
+            origins = np.full(len(owners), FRESH)
+            return replace(self, owners=owners, origins=origins, values=values)
         every = np.concatenate([self.owners, owners])
         origins = np.concatenate([self.origins, np.full(len(owners), FRESH)])
         order = np.argsort(every, kind="stable")
         (column,) = take([pa.concat_arrays([self.values, values])], order)
         return replace(self, owners=every[order], origins=origins[order], values=column)
+
+    def rows_of(self, keys: IntArray) -> pa.Array:
+        """Return the row of each key, null where there is none. It is for values. keys: in any order."""
+        at = np.searchsorted(self.owners, keys)
+        at = np.minimum(at, max(0, len(self.owners) - 1))
+        missing = self.owners[at] != keys if len(self.owners) else np.ones(len(keys), np.bool_)
+        return pa.array(at, mask=missing)
 
     def columns(self, some: IntArray) -> Columns:
         """Return the columns of some rows."""
@@ -103,14 +114,23 @@ class Kept:
 
     def _rows(self, owners: IntArray, timestep: int, places: IntArray) -> IntArray | None:
         """Return `_row` of fresh rows; None = the hash of `_entry`."""
-        del owners, timestep, places
-        return None
+        del timestep, places
+        return constant_rows(self.name, len(owners))
 
     def _gone(self, held: Held, fresh: IntArray) -> IntArray:
         """Return the positions of stored rows that are there no more, and are not written anew."""
-        left = np.setdiff1d(self.stored, self.origins[self.origins != FRESH])
-        again: Mask = np.isin(held.stored.owners[left], self.owners[fresh])
-        return left[~again]
+        left = self._left(held)
+        if not len(left):
+            return left
+        again = np.zeros(held.count, dtype=np.bool_)
+        again[self.owners[fresh]] = True
+        return left[~again[held.stored.owners[left]]]
+
+    def _left(self, held: Held) -> IntArray:
+        """Return the positions of stored rows that are there no more."""
+        there = np.zeros(len(held.stored.owners), dtype=np.bool_)
+        there[self.origins[self.origins != FRESH]] = True
+        return self.stored[~there[self.stored]]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -127,8 +147,8 @@ class KeptList(Kept):
         return rows
 
     def _gone(self, held: Held, fresh: IntArray) -> IntArray:
-        del held, fresh
-        return np.setdiff1d(self.stored, self.origins[self.origins != FRESH])
+        del fresh
+        return self._left(held)
 
     @staticmethod
     def _ranks(owners: IntArray) -> IntArray:
@@ -187,11 +207,14 @@ class KeptMap(Kept):
         order = pc.sort_indices(table, [("owner", "ascending"), ("key", "ascending")])
         return some[order.to_numpy()], keys.take(order)
 
+    def _rows(self, owners: IntArray, timestep: int, places: IntArray) -> None:
+        del owners, timestep, places
+
     def _entries(self, fresh: IntArray) -> pa.Array:
         return entries_of(self.name, take([self.texts], fresh)[0])
 
     def _gone(self, held: Held, fresh: IntArray) -> IntArray:
-        left = np.setdiff1d(self.stored, self.origins[self.origins != FRESH])
+        left = self._left(held)
         entries = pa.concat_arrays([take([held.entries], left)[0], self._entries(fresh)])
         owners = np.concatenate([held.stored.owners[left], self.owners[fresh]])
         codes = self._codes(owners, entries)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from types import GeneratorType
 from typing import Any
 
@@ -56,6 +57,9 @@ Process = Callable[[Any, Rows, Context], Any]
 
 OnTimer = Callable[[Any, Timer, Context], Any]
 """(key, timer that went off, context) -> rows to emit, or None for none."""
+
+_Piece = tuple[int, int, int]
+"""Where the rows of one time of a key begin and end, and the time."""
 
 MOST_TIMERS = 1_000_000
 """Timers of a key that may go off in a timestep: a function that sets one for now whenever one goes off never ends."""
@@ -123,52 +127,82 @@ class _Calls:
             held=held,
             cursor=cursor,
             handles=handles_of(logic.states, cursor, held, count),
-            timers=Timers(held, count),
+            timers=Timers(held),
             sides={name: ([], []) for name in logic.sides},
         )
 
     def make(self) -> None:
         """Call the functions for all keys. Raises UserFunctionError."""
-        logic, arrivals, cursor, ends = self.logic, self.arrivals, self.cursor, self.ends
+        logic = self.logic
         context = Context(
-            arrivals.clock,
-            cursor,
+            self.arrivals.clock,
+            self.cursor,
             self.handles,
             self.timers,
             logic.timers,
             self.sides,
-            tables=arrivals.broadcast,
+            tables=self.arrivals.broadcast,
         )
-        columns = LazyColumns(arrivals.values, tuple(logic.value_schema.names))
-        starts, stops = arrivals.groups.starts.tolist(), arrivals.groups.ends.tolist()
-        pieces = self._pieces() if logic.on is not None else None
-        between = logic.by_event_time
-        function, rows, until = logic.function, self.rows, arrivals.clock.watermark
-        timed = bool(logic.timers) and logic.on_timer is not None
-        for at, key, start, stop in zip(range(len(starts)), self.keys, starts, stops, strict=True):
-            cursor.key = at
+        columns = LazyColumns(self.arrivals.values, tuple(logic.value_schema.names))
+        if logic.on is None and not logic.timers and not self.failed:
+            self._call_each(context, columns)
+        else:
+            self._call_in_turn(context, columns)
+
+    def _call_each(self, context: Context, columns: LazyColumns) -> None:
+        """Call the function once for every key, where nothing else can happen to one."""
+        function, cursor, rows, ends = self.logic.function, self.cursor, self.rows, self.ends
+        groups = self.arrivals.groups
+        some = map(Rows, repeat(columns), groups.starts.tolist(), groups.ends.tolist())
+        each = zip(range(len(self.keys)), self.keys, some, strict=True)
+        while len(ends) < len(self.keys):
+            try:
+                for cursor.key, key, mine in each:
+                    made = function(key, mine, context)
+                    if made is not None:
+                        rows += made if type(made) is list else _rows_in(made)
+                    ends.append(len(rows))
+            except Exception as error:
+                self._failed(error)
+                ends.append(len(rows))
+
+    def _call_in_turn(self, context: Context, columns: LazyColumns) -> None:
+        """Call the function for the rows of every key, of one time after the other if they come so, and `on_timer`."""
+        groups, function, rows = self.arrivals.groups, self.logic.function, self.rows
+        pieces = self._pieces() if self.logic.on is not None else None
+        until, timed = self.arrivals.clock.watermark, self.logic.on_timer is not None
+        each = zip(self.keys, groups.starts.tolist(), groups.ends.tolist(), strict=True)
+        for at, (key, start, stop) in enumerate(each):
+            self.cursor.key = at
             if start < stop and at not in self.failed:
                 try:
                     if pieces is None:
                         made = function(key, Rows(columns, start, stop), context)
                         if made is not None:
-                            rows += made if type(made) is list else _rows_in(made)
+                            rows += _rows_in(made)
                     else:
-                        for begin, end, time in pieces[at]:
-                            if between:
-                                self._fire_before(key, time, context)
-                            made = function(key, Rows(columns, begin, end), context)
-                            if made is not None:
-                                rows += _rows_in(made)
+                        self._call_by_time(key, pieces[at], context, columns)
                 except _TimerFailed as failed:
                     raise failed.error from failed.error.__cause__
                 except Exception as error:
                     self._failed(error)
-            if timed:
+            if timed and self.timers.are_set(at):
                 self._fire(key, until, context)
-            ends.append(len(rows))
+            self.ends.append(len(rows))
 
-    def _pieces(self) -> list[list[tuple[int, int, int]]]:
+    def _call_by_time(
+        self, key: Any, pieces: list[_Piece], context: Context, columns: LazyColumns
+    ) -> None:
+        """Call the function for the rows of one time of a key after the other. Raises whatever it raises."""
+        function, between = self.logic.function, self.logic.by_event_time
+        for begin, end, time in pieces:
+            if between and self.timers.are_set(self.cursor.key):
+                self._fire_before(key, time, context)
+            made = function(key, Rows(columns, begin, end), context)
+            if made is not None:
+                self.rows += _rows_in(made)
+
+    def _pieces(self) -> list[list[_Piece]]:
         """Return, for every key, where the rows of each event time begin and end, and the time."""
         groups = self.arrivals.groups
         schemas = self.logic.keys, self.logic.value_schema
@@ -176,7 +210,7 @@ class _Calls:
         new = np.ones(groups.rows, dtype=np.bool_)
         new[1:] = (times[1:] != times[:-1]) | (groups.ids[1:] != groups.ids[:-1])
         begins = np.flatnonzero(new)
-        found: list[list[tuple[int, int, int]]] = [[] for _ in range(groups.count)]
+        found: list[list[_Piece]] = [[] for _ in range(groups.count)]
         each = zip(
             groups.ids[begins].tolist(),
             begins.tolist(),
@@ -198,13 +232,13 @@ class _Calls:
     def _fire(self, key: Any, until: int, context: Context) -> None:
         """Let timers of a key go off that are not later than a time, one after the other. Raises UserFunctionError."""
         at, timers, function = self.cursor.key, self.timers, self.logic.on_timer
-        if function is None or not timers.are_set(at):
+        if function is None:
             return
         now, name = timers.of(at), ""
         for _ in range(MOST_TIMERS):
-            due = min(((when, name) for name, when in now.items() if when <= until), default=None)
-            if due is None:
+            if not now or min(now.values()) > until:
                 return
+            due = min((when, name) for name, when in now.items())
             name = due[1]
             del now[name]
             timer = Timer(name, moment_of(due[0]))
@@ -245,7 +279,8 @@ class _Calls:
         ends = np.array([0, *self.ends], dtype=np.int64)
         counts: IntArray = ends[1:] - ends[:-1]
         owners = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
-        shown, hashes = self._emitted(owners, self.rows, logic.fields)
+        columns = self._columns(self.rows, owners, logic.fields)
+        shown, hashes = logic.emitted(arrivals, owners, columns, logic.fields)
         aside = {
             name: self._emitted(np.array(of, dtype=np.int64), made, logic.sides[name])
             for name, (of, made) in self.sides.items()
@@ -258,13 +293,15 @@ class _Calls:
             output_hashes=hashes,
             dead=logic.dead(arrivals, self.failed),
             side_outputs=aside,
-            changed=logic.layout.changed(arrivals, self._written(range(len(self.keys)))),
+            changed=logic.layout.changed(
+                arrivals, self._written(range(len(self.keys)), self.rows, columns)
+            ),
         )
 
     def fitting(self, chosen: Sequence[int]) -> None:
         """Raise UserFunctionError if what was made for some keys does not fit its columns."""
         some = set(chosen)
-        self._written(chosen)
+        self._written(chosen, [], [])
         borders = [0, *self.ends]
         of = [(key, row) for key in chosen for row in self.rows[borders[key] : borders[key + 1]]]
         self._emitted(np.array([key for key, _ in of]), [row for _, row in of], self.logic.fields)
@@ -273,13 +310,16 @@ class _Calls:
             rows = [row for _, row in pairs]
             self._columns(rows, [key for key, _ in pairs], self.logic.sides[name])
 
-    def _written(self, chosen: Sequence[int]) -> list[Piece]:
+    def _written(self, chosen: Sequence[int], emitted: list[Any], columns: Columns) -> list[Piece]:
+        """Return the rows of what was written for some keys. columns: of what was emitted."""
         clock = self.arrivals.clock
         made = Made(
             timestep=self.arrivals.timestep,
             now_us=clock.stream_ms * 1_000,
             held=self.held,
             whose=function_name(self.logic.function),
+            emitted=emitted,
+            columns=columns,
         )
         return list(pieces_of(self.handles, self.timers, made, self.keys, chosen))
 
@@ -316,7 +356,7 @@ class _TimerFailed(Exception):  # noqa: N818 - it carries the error to its calle
 
 def _rows_in(made: Any) -> Any:
     """Return the rows that a function returned, to iterate over. Raises TypeError for a single one."""
-    if type(made) is GeneratorType:
+    if type(made) is list or type(made) is GeneratorType:
         return made
     if isinstance(made, str | bytes | Mapping) or not hasattr(made, "__iter__"):
         msg = f"it returned {made!r}: yield rows, or return a list of them, or None"

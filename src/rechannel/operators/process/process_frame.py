@@ -93,12 +93,9 @@ class ProcessFrame(RowsFrame):
     def value(self, name: str) -> pa.RecordBatch:
         """Return the columns of a value state, row i for key i; null for keys without a value."""
         kept = self._kept(name, "value")
-        at = np.searchsorted(kept.owners, self.places)
-        at = np.minimum(at, max(0, len(kept.owners) - 1))
-        found = (
-            kept.owners[at] == self.places if len(kept.owners) else np.zeros(len(self), np.bool_)
-        )
-        column = kept.values.take(pa.array(at, mask=~found))
+        column = kept.values
+        if not np.array_equal(kept.owners, self.places):
+            column = kept.values.take(kept.rows_of(self.places))
         return pa.RecordBatch.from_arrays(column.flatten(), schema=_nullable(kept.state.columns))
 
     def previous(self, name: str, column: str, default: Any = None) -> AnyArray:

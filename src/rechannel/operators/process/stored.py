@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -109,6 +109,8 @@ class Layout:
 
     def are_timers(self, keys: Columns) -> Mask:
         """Return which rows are timers."""
+        if not self.timers:
+            return np.zeros(len(keys[0]), dtype=np.bool_)
         names = pa.array([f":{name}" for name in self.timers], pa.string())
         found: Mask = pc.is_in(keys[len(self.keys)], value_set=names).to_numpy(zero_copy_only=False)
         return found
@@ -117,13 +119,15 @@ class Layout:
         """Return when timers go off; for all other rows the end of time."""
         return np.where(self.are_timers(keys), untils_of(state), ENDED)
 
-    def live(self, keys: Columns, state: Columns, watermark: int, now_us: int) -> Mask:
-        """Return which rows count: timers that have not gone off, and what has not outlived its time."""
-        untils = untils_of(state)
-        holds: Mask = np.zeros(len(untils), dtype=np.bool_)
-        for column in state[1:]:
-            holds |= _valid(column)
-        alive: Mask = np.where(self.are_timers(keys), untils > watermark, holds & (untils > now_us))
+    def live(self, keys: Columns, state: Columns, watermark: int, now_us: int) -> Mask | None:
+        """Return which rows count: timers that have not gone off, and what has not outlived its time; None = all."""
+        alive = _holding(state[1:], len(state[0]))
+        if state[0].null_count < len(state[0]):
+            untils = untils_of(state)
+            some = untils > now_us
+            alive = some if alive is None else alive & some
+            if self.timers:
+                alive = np.where(self.are_timers(keys), untils > watermark, alive)
         return alive
 
     # Rows to write ------------------------------------------------------------------------------------------------
@@ -169,8 +173,7 @@ class Held:
 
     def __init__(self, layout: Layout, stored: StoredRows, count: int) -> None:
         """count: number of keys."""
-        self.layout, self.stored = layout, stored
-        self._count = count
+        self.layout, self.stored, self.count = layout, stored, count
         self._names = layout.state_schema.names
 
     @property
@@ -193,6 +196,8 @@ class Held:
     def timers(self) -> tuple[IntArray, list[str], list[int]]:
         """Return the positions of timers, by key, their names, and when they go off."""
         state = self.stored.state
+        if not self.layout.timers:
+            return np.empty(0, dtype=np.int64), [], []
         some = np.flatnonzero(self.layout.are_timers(self.stored.keys))
         names = [text[1:] for text in take([self.entries], some)[0].to_pylist()]
         return some, names, untils_of(take(state, some)).tolist()
@@ -200,7 +205,7 @@ class Held:
     def bounds(self, some: IntArray) -> list[int]:
         """Return where the rows of each key begin among some, and at last where they end."""
         owners = self.stored.owners[some]
-        borders: list[int] = np.searchsorted(owners, np.arange(self._count + 1)).tolist()
+        borders: list[int] = np.searchsorted(owners, np.arange(self.count + 1)).tolist()
         return borders
 
     def ending(self, state: str | None, some: IntArray) -> Piece:
@@ -232,8 +237,12 @@ def constant_entries(text: str, count: int) -> pa.Array:
 
 def constant_rows(text: str, count: int) -> IntArray:
     """Return `_row` of rows with one `_entry`."""
-    one = Piece(state=None, owners=np.zeros(1, dtype=np.int64), entries=constant_entries(text, 1))
-    return np.repeat(_rows(one), count)
+    return np.full(count, _row_of(text), dtype=np.int64)
+
+
+@cache
+def _row_of(text: str) -> int:
+    return int(_hashed(constant_entries(text, 1))[0])
 
 
 def entries_of(name: str, texts: pa.Array) -> pa.Array:
@@ -248,9 +257,11 @@ def untils_of(state: Columns) -> IntArray:
 
 
 def _rows(piece: Piece) -> IntArray:
-    if piece.rows is not None:
-        return piece.rows
-    hashes: IntArray = (hash_columns([piece.entries]) >> np.uint64(64 - HASH_BITS)).astype(np.int64)
+    return _hashed(piece.entries) if piece.rows is None else piece.rows
+
+
+def _hashed(entries: pa.Array) -> IntArray:
+    hashes: IntArray = (hash_columns([entries]) >> np.uint64(64 - HASH_BITS)).astype(np.int64)
     return hashes
 
 
@@ -262,6 +273,16 @@ def _untils(piece: Piece) -> pa.Array:
 
 def _chained(parts: Sequence[pa.Array]) -> pa.Array:
     return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+
+
+def _holding(columns: Columns, count: int) -> Mask | None:
+    """Return which rows have a value in any column; None = all."""
+    if any(column.null_count == 0 for column in columns):
+        return None
+    holds: Mask = np.zeros(count, dtype=np.bool_)
+    for column in columns:
+        holds |= _valid(column)
+    return holds
 
 
 def _valid(column: pa.Array) -> Mask:
