@@ -29,6 +29,8 @@ PAGES := *.md benchmarks docs examples
 # A test process that dies ends the run, which names its test. A replaced one gets the same test again, and with
 # loadfile a run whose processes have been replaced never ends.
 PYTEST := -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+# Tests that take minutes: threads of a process that is at work are not written down, which can end it.
+PATIENT := -o faulthandler_timeout=0
 
 .DEFAULT_GOAL := help
 # Tests and benchmarks that run beside each other disturb each other's figures.
@@ -48,7 +50,7 @@ test: environment  ## run the tests that take seconds, those on Spark included
 	$(BIN)/python $(PYTEST) $(TESTS)
 
 test-all: environment  ## run every test that needs no other component, with many more examples and crashes, and print coverage (long)
-	$(BIN)/python $(PYTEST) -m "not real and not peers" --thorough --cov --cov-report=term $(TESTS)
+	$(BIN)/python $(PYTEST) $(PATIENT) -m "not real and not peers" --thorough --cov --cov-report=term $(TESTS)
 	@echo 'Packages without effects:'
 	@$(BIN)/coverage report --include='$(PURE)' --fail-under=$(COVERED)
 
@@ -66,10 +68,10 @@ test-lowest:  ## run the tests with the oldest dependencies that pyproject.toml 
 	.venv-lowest/bin/python $(PYTEST) $(TESTS)
 
 test-real: environment  ## run the tests against real brokers, a database and an S3 server, which it installs into .real
-	$(BIN)/python -m pytest -m "real and not slow" tests/real $(TESTS)
+	$(BIN)/python -m pytest $(PATIENT) -m "real and not slow" tests/real $(TESTS)
 
 soak: environment  ## change and disturb a stream on three hosts for two hours (SOAK_SECONDS); as root, needs what test-real installs
-	$(BIN)/python -m pytest -s -o faulthandler_timeout=0 -m real tests/real/soak \
+	$(BIN)/python -m pytest $(PATIENT) -s -m real tests/real/soak \
 	  --soak $(SOAK_SECONDS) --soak-every $(SOAK_EVERY) --soak-seed $(SOAK_SEED) $(TESTS)
 
 test-browser:  ## run the tests of pages in a real Chromium, which has to be installed
