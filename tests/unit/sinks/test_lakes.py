@@ -474,3 +474,37 @@ def test_an_error_of_the_rows_keeps_its_class(lake, writer):
         one.publish(one.stage(Rows(frame=None, tables=damaged, schema=SCHEMA), batch), batch)
     publish(one, 2, (2, 2))
     assert sorted_rows(lake.read("t")) == [(1, 1), (2, 2)]
+
+
+def test_manifests_of_an_iceberg_table_do_not_pile_up(tmp_path: Path) -> None:
+    """Each timestep replaces the file of one key: no manifest of what earlier ones deleted is read again."""
+    lake = Iceberg(tmp_path)
+    context = SinkContext(job="job", name="out", schema=SCHEMA)
+    writer = lake.outlet("t", "k").open(context)
+    writer.begin()
+    counts = []
+    for timestep in range(45):
+        publish(writer, timestep, (timestep % 3, timestep))
+        snapshot = lake.catalog.load_table("lake.t").current_snapshot()
+        counts.append(len(snapshot.manifests(lake.catalog.load_table("lake.t").io)))
+    writer.close()
+    assert sorted(lake.read("t").to_pylist(), key=lambda row: row["k"]) == [
+        {"k": 0, "n": 42}, {"k": 1, "n": 43}, {"k": 2, "n": 44},
+    ]  # fmt: skip
+    assert max(counts) <= 5
+
+
+def test_manifests_of_an_iceberg_table_are_merged(tmp_path: Path) -> None:
+    """Each timestep adds a key and replaces none, or replaces the first one."""
+    lake = Iceberg(tmp_path)
+    writer = lake.outlet("t", "k").open(SinkContext(job="job", name="out", schema=SCHEMA))
+    writer.begin()
+    counts = []
+    for timestep in range(60):
+        publish(writer, timestep, (0, timestep), (timestep + 1, timestep))
+        table = lake.catalog.load_table("lake.t")
+        counts.append(len(table.current_snapshot().manifests(table.io)))
+    writer.close()
+    found = {row["k"]: row["n"] for row in lake.read("t").to_pylist()}
+    assert found == {0: 59, **{timestep + 1: timestep for timestep in range(60)}}
+    assert max(counts) <= 21

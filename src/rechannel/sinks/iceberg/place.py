@@ -28,6 +28,7 @@ T = TypeVar("T")
 RETRIES = "commit.retry.num-retries"
 NEW = {
     "commit.manifest-merge.enabled": "true",
+    "commit.manifest.min-count-to-merge": "20",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
 }

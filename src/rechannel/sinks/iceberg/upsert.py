@@ -30,6 +30,8 @@ def upsert(
     from pyiceberg.io.pyarrow import _dataframe_to_data_files
     from pyiceberg.table import DataScan
 
+    from rechannel.sinks.iceberg.replacing import Replacement
+
     metadata = transaction.table_metadata
     met = [given.select(keys), *([] if gone is None else [gone.select(keys)])]
     touched = pa.concat_tables(met)
@@ -48,7 +50,7 @@ def upsert(
         return
     if given.num_rows:
         new += _dataframe_to_data_files(table_metadata=metadata, df=given, io=io)
-    with transaction.update_snapshot().overwrite() as snapshot:
+    with Replacement(transaction, io) as snapshot:
         for file in old:
             snapshot.delete_data_file(file)
         for file in new:
