@@ -28,7 +28,8 @@ from tests.support import busy_shop  # noqa: E402
 IMAGES = ROOT / "docs" / "images"
 WIDTH, HEIGHT = 1_280, 1_500
 PHONE = {"width": 390, "height": 844}
-PATIENCE_MS = 120_000
+PATIENCE_MS = 240_000
+INTERVAL_MS, ROWS = 1_500, 40_000
 
 
 def main() -> int:
@@ -39,7 +40,7 @@ def main() -> int:
         return 1
     flags = ["--no-sandbox"] if os.geteuid() == 0 else []
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        job = busy_shop.start(Path(folder) / "state", interval_ms=400, rows=8_000)
+        job = busy_shop.start(Path(folder) / "state", interval_ms=INTERVAL_MS, rows=ROWS)
         opened = playwright.chromium.launch(executable_path=browser, args=flags)
         try:
             with job.serve(port=0) as server:
@@ -79,7 +80,6 @@ def _take(browser: Browser, job: RunningJob, url: str, token: str) -> None:
         browser, url, token, viewport=PHONE, color_scheme="dark", device_scale_factor=2
     )
     phone.locator(".critical .stack span").first.wait_for()
-    phone.locator("#bins").scroll_into_view_if_needed()
     phone.wait_for_timeout(1_500)
     _shoot(phone, "dashboard-phone")
 

@@ -14,7 +14,7 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-PATIENCE = 10_000
+PATIENCE = 60_000
 """How long an element is waited for, ms."""
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

@@ -25,7 +25,7 @@ HEAT = [210, 65, 58]
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory):
     """A job under load, and its server."""
-    job = busy_shop.start(tmp_path_factory.mktemp("shop") / "state")
+    job = busy_shop.start(tmp_path_factory.mktemp("shop") / "state", interval_ms=400, rows=1_000)
     try:
         with job.serve(port=0) as server:
             until(lambda: job.status.timestep > 5)

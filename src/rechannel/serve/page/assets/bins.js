@@ -99,9 +99,9 @@ class TaskMap extends Component {
     const now = Date.now();
     bins.owners.forEach((task, bin) => {
       const fresh = now - (this.moved.get(bin) ?? 0) < NEW_MS;
-      cell(bin, task, line, 1);
-      if (values[bin]) cell(bin, task, fresh ? heat : accent, 0.15 + (0.85 * values[bin]) / highest);
-      else if (fresh) cell(bin, task, heat, 0.5);
+      // By the root, so that one hot bin does not make all others look alike.
+      if (values[bin]) cell(bin, task, fresh ? heat : accent, 0.12 + 0.88 * Math.sqrt(values[bin] / highest));
+      else cell(bin, task, fresh ? heat : line, fresh ? 0.4 : 1);
     });
     paint.globalAlpha = 1;
     paint.strokeStyle = heat;

@@ -7,6 +7,7 @@ const HEIGHT = 168;
 const KEY = "timesteps";
 const PHASES = ["plan", "run", "commit", "release"];
 const HUES = 6;
+const POWERS = Array.from({ length: 56 }, (_, power) => 2 ** power); // bytes between two lines of the grid
 
 const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -23,7 +24,7 @@ export function seriesOf(timesteps) {
     { title: "Timesteps, by phase", shown: length, stacked: true, names: phases, columns: phases.map((name) => timesteps.map((each) => each.phases[name] ?? 0)) },
     { title: "Rows per second", shown: brief, names: ["read", "to sinks"], columns: [timesteps.map(read), timesteps.map(written)] },
     { title: "Lag of sources", shown: (value) => length(value * 1e3), names: sources, columns: sources.map((name) => timesteps.map((each) => each.lag[name]?.seconds ?? null)) },
-    { title: "State", shown: size, stacked: true, names: stateful, columns: stateful.map((name) => timesteps.map((each) => each.operators[name]?.state_bytes ?? 0)) },
+    { title: "State", shown: size, steps: POWERS, stacked: true, names: stateful, columns: stateful.map((name) => timesteps.map((each) => each.operators[name]?.state_bytes ?? 0)) },
   ].map((each) => ({ ...each, times }));
 }
 
@@ -68,7 +69,7 @@ export class Chart extends Component {
 
   make() {
     this.plot?.destroy();
-    const { names, stacked: piled, shown } = this.props;
+    const { names, stacked: piled, shown, steps } = this.props;
     const drawn = names.map((name, at) => ({ name, hue: style(`--hue-${at % HUES}`) }));
     if (piled) drawn.reverse();
     const grid = { stroke: style("--line"), width: 1 };
@@ -82,7 +83,7 @@ export class Chart extends Component {
       scales: { y: { range: (_, __, high) => [0, high > 0 ? high * 1.06 : 1] } },
       axes: [
         { ...axis, grid: { show: false }, size: 26, space: 70, values: (_, splits) => splits.map((at) => clock(at * 1e3)) },
-        { ...axis, size: 62, space: 34, values: (_, splits) => splits.map((at) => shown(at)) },
+        { ...axis, size: 62, space: 34, ...(steps && { incrs: steps }), values: (_, splits) => splits.map((at) => shown(at)) },
       ],
       series: [{}, ...drawn.map(({ name, hue }) => ({ label: name, stroke: hue, width: piled ? 1 : 1.8, fill: piled ? hue : undefined, points: { show: false }, paths: piled ? uPlot.paths.stepped({ align: -1 }) : undefined }))],
       hooks: { drawClear: [(plot) => this.marks(plot)], setCursor: [(plot) => this.setState({ at: plot.cursor.idx ?? null })] },

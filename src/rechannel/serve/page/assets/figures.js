@@ -35,7 +35,7 @@ export function length(ms) {
   if (ms < 1) return `${Number(ms).toFixed(2)} ms`;
   if (ms < 2e3) return ms < 10 ? `${Number(ms).toFixed(1)} ms` : `${count(ms)} ms`;
   const seconds = Math.round(ms / 1e3);
-  if (seconds < 120) return `${ms < 6e4 ? (ms / 1e3).toFixed(1) : seconds} s`;
+  if (seconds < 120) return `${ms < 1e4 ? Number((ms / 1e3).toFixed(1)) : seconds} s`;
   if (seconds < 7200) return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
   if (seconds < 172800) return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
   return `${Math.floor(seconds / 86400)} d ${Math.floor((seconds % 86400) / 3600)} h`;

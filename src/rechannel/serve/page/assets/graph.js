@@ -5,9 +5,9 @@ import { layout } from "/ui/layout.js";
 import { Component, createRef, html } from "/ui/lib.js";
 import { numbered, percent } from "/ui/shared.js";
 
-const BOX = { width: 196, height: 84 };
-const WIDE = { along: BOX.width + 84, across: BOX.height + 22, sideways: true };
-const NARROW = { along: BOX.height + 46, across: BOX.width + 16, sideways: false };
+const HEIGHT = 74;
+const [SLIM, BROAD] = [148, 196]; // widths of a box
+const [NEAR, FAR] = [46, 84]; // gaps between layers
 const DRIVER = ["planning", "scheduling", "commit", "release", "control message"];
 
 export class Graph extends Component {
@@ -27,23 +27,31 @@ export class Graph extends Component {
   }
 
   render({ job, choose }) {
-    const layers = layout(job.nodes, 1, 1).layers;
-    const way = this.state.width >= Math.min(4, layers) * WIDE.along - 84 ? WIDE : NARROW;
+    const way = wayOf(layout(job.nodes, 1, 1).layers, this.state.width);
     const { cells, lines } = layout(job.nodes, way.along, way.across);
     const at = (cell) => (way.sideways ? [cell.along, cell.at] : [cell.at, cell.along]);
-    const right = most(cells.map((cell) => at(cell)[0])) + BOX.width;
-    const bottom = most(cells.map((cell) => at(cell)[1])) + BOX.height;
+    const right = most(cells.map((cell) => at(cell)[0])) + way.width;
+    const bottom = most(cells.map((cell) => at(cell)[1])) + HEIGHT;
     const shares = job.flow?.critical?.operators ?? {};
     const worst = bottleneck(job.flow?.critical);
     return html`<div class="graph-frame" ref=${this.box}>
       ${cells.length === 0 && html`<p class="hint">The dataflow is not known yet.</p>`}
       <div class="graph-inner" style=${{ width: `${right}px`, height: `${bottom}px` }}>
         <svg class="edges" width=${right} height=${bottom} aria-hidden="true">${lines.map((line) => edge(line, at, way, job))}</svg>
-        ${cells.map((cell) => html`<${Node} key=${cell.node.name} node=${cell.node} at=${at(cell)} job=${job} share=${shares[cell.node.name]} worst=${worst === cell.node.name} choose=${choose} />`)}
+        ${cells.map((cell) => html`<${Node} key=${cell.node.name} node=${cell.node} at=${at(cell)} width=${way.width} job=${job} share=${shares[cell.node.name]} worst=${worst === cell.node.name} choose=${choose} />`)}
       </div>
       <${Critical} flow=${job.flow} worst=${worst} />
     </div>`;
   }
+}
+
+/** How layers follow on each other: from left to right if they fit, otherwise downwards. */
+function wayOf(layers, room) {
+  const width = Math.max(SLIM, Math.min(BROAD, Math.floor((room - (layers - 1) * NEAR) / layers)));
+  const gap = layers > 1 ? Math.max(NEAR, Math.min(FAR, Math.floor((room - layers * width) / (layers - 1)))) : FAR;
+  if (layers * width + (layers - 1) * gap <= room || room >= 4 * SLIM + 3 * NEAR) return { along: width + gap, across: HEIGHT + 18, width, sideways: true };
+  const slim = Math.max(SLIM, Math.min(BROAD, Math.floor((room - 16) / 2)));
+  return { along: HEIGHT + 42, across: slim + 14, width: slim, sideways: false };
 }
 
 /** The operator whose tasks take most of the critical path, if they take more than the driver does. */
@@ -62,17 +70,19 @@ function stagesOf(name, job, seen = new Set()) {
   return (node?.upstreams ?? []).flatMap((up) => stagesOf(up, job, seen));
 }
 
-/** Rows per second that a line carries into an operator; 0 where rows stay within a task. */
+/** Rows per second that a line carries: out of a source, or into an operator; 0 where rows stay within a task. */
 function rateOf({ from, to }, job) {
+  const last = job.timesteps.at(-1);
+  if (job.status.operators[from]?.bins === null && last?.rows_in) return ((last.operators[from]?.rows_in ?? 0) * (last.input_rows_per_second ?? 0)) / last.rows_in;
   const { rows = {}, seconds = 0 } = job.flow ?? {};
   const sent = sum(stagesOf(from, job).map((stage) => rows[stage]?.[to] ?? 0));
   return seconds ? sent / seconds : 0;
 }
 
 /** Where a line enters and leaves each of its cells: [x, y]. */
-function pointsOf(line, at, { sideways }) {
-  const middle = sideways ? BOX.height / 2 : BOX.width / 2;
-  const long = sideways ? BOX.width : BOX.height;
+function pointsOf(line, at, { sideways, width }) {
+  const middle = sideways ? HEIGHT / 2 : width / 2;
+  const long = sideways ? width : HEIGHT;
   return line.points.flatMap((cell, number) => {
     const [x, y] = at(cell);
     const [enters, leaves] = sideways ? [[x, y + middle], [x + long, y + middle]] : [[x + middle, y], [x + middle, y + long]];
@@ -103,34 +113,33 @@ function edge(line, at, way, job) {
   </g>`;
 }
 
-function Node({ node, at, job, share, worst, choose }) {
+function Node({ node, at, width, job, share, worst, choose }) {
   const operator = job.status.operators[node.name];
-  const last = job.timesteps.at(-1)?.operators[node.name];
-  const facts = factsOf(node, operator, last, job);
+  const facts = factsOf(node, operator, job);
   const kind = ["source", "sink"].includes(node.kind) ? node.kind : operator?.bins ? "stateful" : "stateless";
-  const words = [node.kind.replace(/_/g, " "), node.keys.length ? `by ${node.keys.join(", ")}` : "", operator ? `· ${numbered(operator.tasks, "task")}` : ""].filter(Boolean).join(" ");
-  return html`<button type="button" class=${`node ${kind} ${worst ? "worst" : ""}`} style=${{ left: `${at[0]}px`, top: `${at[1]}px` }}
-      aria-pressed=${String(job.chosen === node.name)} title=${`${node.name}: ${words}`} onClick=${() => choose(node.name)}>
+  const words = [node.kind.replace(/_/g, " "), node.keys.length ? `by ${node.keys.join(", ")}` : ""].filter(Boolean).join(" ");
+  return html`<button type="button" class=${`node ${kind} ${worst ? "worst" : ""}`} style=${{ left: `${at[0]}px`, top: `${at[1]}px`, width: `${width}px`, height: `${HEIGHT}px` }}
+      aria-pressed=${String(job.chosen === node.name)} title=${[`${node.name}: ${words}`, ...facts].join(", ")} onClick=${() => choose(node.name)}>
     <span class="name">${node.name}</span>
     <span class="what">${words}</span>
     <span class="facts-of">${facts.map((fact) => html`<span>${fact}</span>`)}</span>
-    ${share >= 0.005 && html`<span class="share" title="share of the critical path"><span class="fill" style=${{ width: `${Math.min(100, 100 * share)}%` }}></span></span>
-      <span class="share-words">${worst ? "bottleneck " : ""}${percent(share)}</span>`}
+    ${share >= 0.005 && html`<span class="share-words">${worst ? "bottleneck, " : ""}${percent(share)} of the path</span>
+      <span class="share"><span class="fill" style=${{ width: `${Math.min(100, 100 * share)}%` }}></span></span>`}
   </button>`;
 }
 
-function factsOf(node, operator, last, job) {
+function factsOf(node, operator, job) {
   if (node.kind === "sink") {
     const sink = job.sinks[node.name];
     if (!sink) return [];
     return sink.quarantine ? ["in quarantine"] : [sink.owed ? `${numbered(sink.owed, "timestep")} unpublished` : "published"];
   }
   if (!operator) return [];
-  const made = [last ? `${brief(last.rows_in)} rows a timestep` : ""];
+  const made = [numbered(operator.tasks, "task")];
   const lag = job.status.lag[node.name];
   if (lag && lag.seconds !== null) made.push(`lag ${length(lag.seconds * 1e3)}`);
   if (operator.state_bytes !== null && operator.state_bytes !== undefined) made.push(size(operator.state_bytes));
-  return made.filter(Boolean);
+  return made;
 }
 
 function Critical({ flow, worst }) {
