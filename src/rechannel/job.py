@@ -519,7 +519,7 @@ class Job:
             cause=reason,
             again=again,
         )
-        given = {
+        given: dict[str, Any] = {
             "name": self.name,
             "dataflow": self.dataflow,
             "start": Start(**self._declared(allow)),

@@ -23,7 +23,7 @@ from rechannel.state.stores.local import LocalStore
 from tests.support.killed import Command, Commands
 from tests.support.text_edits import EDITS, FIRST, QUIET, Edit
 
-_PATIENCE_S = 60
+_PATIENCE_S = 300
 _TEXT = """
 from pathlib import Path
 

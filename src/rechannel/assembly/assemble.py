@@ -16,6 +16,7 @@ import pyarrow as pa
 from msgspec import structs
 
 from rechannel.assembly.parts import Parts
+from rechannel.assembly.records import RenamedRecords
 from rechannel.assembly.seams import LeaseLike, Seams, Start
 from rechannel.assembly.upgrading import rehearse_upgrade
 from rechannel.dataflow.graph.nodes import Dataflow
@@ -37,7 +38,7 @@ from rechannel.engine.loop.source_tracker import SourceTracker
 from rechannel.engine.program.identity import Identity
 from rechannel.engine.program.position import StreamPosition
 from rechannel.engine.program.resetting import reset_to, source_of
-from rechannel.engine.program.restarting import elsewhere
+from rechannel.engine.program.restarting import elsewhere, sources_of
 from rechannel.engine.program.start_entries import reconciled, start_entries
 from rechannel.engine.program.starting import start_program
 from rechannel.engine.program.steps import first_configuration
@@ -123,6 +124,15 @@ class _Assembly:
     """Id of this driver's `Opened`; "" until that is journalled."""
     resolve: Callable[[Dataflow], Mapping[str, pa.Schema]] = field(init=False)
     """Returns the columns of all nodes."""
+    records: RenamedRecords = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Bind the records to the store."""
+        self.records = RenamedRecords(
+            store=self.seams.store,
+            renamed=self.start.renamed,
+            sources=sources_of(self.dataflow).keys(),
+        )
 
     def parts(self) -> Parts:
         seams = self.seams
@@ -130,6 +140,7 @@ class _Assembly:
         check_remote(seams.store)
         opener = seams.opener(self._owner, self._ledger)
         with ExitStack() as undo, ExitStack() as while_opening:
+            undo.enter_context(self.records.copied(begins=self.start.upgrade))
             readers = opener.readers(self.dataflow, {})
             for reader in readers.values():
                 undo.callback(reader.close)
@@ -298,6 +309,7 @@ class _Assembly:
         loaded = self._loaded(program, opener)
         for body in start_entries(self.journal.state, program, configuration, wall_ms, loaded):
             self.journal.append(body)
+        self.records.settle(self.journal.state)
         turns = [each.sentence() for each in (program.back, program.upgrade) if each is not None]
         for sentence in (*moved, *turns, *self._unheeded(configuration)):
             _LOG.warning(
