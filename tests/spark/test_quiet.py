@@ -43,7 +43,6 @@ def stopped(directory, how):
         [sys.executable, "-c", PROGRAM, str(directory), how],
         capture_output=True,
         text=True,
-        timeout=240,
         check=False,
         env=os.environ | {"PYTHONPATH": str(Path(rc.__file__).parents[1])},
     )
