@@ -127,8 +127,9 @@ class _Shown:
 
 def _places(settings: OperatorConfiguration | None, *, on_spark: bool) -> Iterator[Line]:
     """Where tasks run, and what each of them needs."""
-    if not on_spark or settings is None:
+    if not on_spark:
         yield "runs in", "this process"
+    if not on_spark or settings is None:
         return
     places = [f"task {task} on executor {at}" for task, at in sorted(settings.placement.items())]
     others = len(settings.placement) < settings.tasks
