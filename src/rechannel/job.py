@@ -156,7 +156,9 @@ class Job:
         return draw_svg(self.dataflow)
 
     def explain(self, *, in_process: InProcess | None = None) -> Text:
-        """Return the physical plan that a new job starts with: stages, tasks, exchanges, columns, state, sinks.
+        """Return the physical plan that a new job starts with: stages, tasks, state, sinks, the order of a timestep.
+
+        It also says where tasks run, and which live changes each part can take.
 
         Nothing runs, and the state directory is not opened: `RunningJob.explain` shows what live
         changes have made of it. Sources and Spark are asked for columns that the program does not give.
@@ -183,7 +185,7 @@ class Job:
             in_flight=self.settings.in_flight,
             **opener.defaults,
         )
-        return Text(explain(plan, first))
+        return Text(explain(plan, first, on_spark=in_process is None))
 
     def replay(
         self,

@@ -26,12 +26,12 @@ def rows(start, stop):
 
 
 spark = rc.session("local[2]")
-stream = rc.read(spark).generator(rows, schema="k string", rows=300, per_timestep=100)
+stream = rc.read(spark).generator(rows, schema="k string", rows=200, per_timestep=100)
 counts = stream.key_by("k").aggregate(n=rc.aggregates.count(), name="counts", tasks=2)
 job = rc.Job("shop", counts.write.parquet(sys.argv[1] + "/out"), state=sys.argv[1] + "/state").start()
-job.process_all_available(120)
+job.process_all_available()
 print("stopping", file=sys.stderr, flush=True)
-job.stop(60)
+job.stop()
 if sys.argv[2] == "session":
     spark.stop()
 print(job.status.message, job.status.timestep)
@@ -43,12 +43,11 @@ def stopped(directory, how):
         [sys.executable, "-c", PROGRAM, str(directory), how],
         capture_output=True,
         text=True,
-        timeout=240,
         check=False,
         env=os.environ | {"PYTHONPATH": str(Path(rc.__file__).parents[1])},
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "stopped 3\n"
+    assert done.stdout == "stopped 2\n"
     before, _, after = done.stderr.partition("stopping\n")
     return before, after
 

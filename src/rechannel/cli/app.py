@@ -17,6 +17,7 @@ import typer
 from rechannel.cli.bench import bench
 from rechannel.cli.demo import demo
 from rechannel.cli.edit_state import edit_state
+from rechannel.cli.explain import explain
 from rechannel.cli.fork import fork
 from rechannel.cli.ingest import ingest
 from rechannel.cli.jobs.abort import abort
@@ -103,6 +104,7 @@ def rechannel(
 
 app.command("demo")(demo)
 app.command("run")(run)
+app.command("explain")(explain)
 app.command("upgrade")(upgrade)
 app.command("deploy")(deploy)
 app.command("reset")(reset)

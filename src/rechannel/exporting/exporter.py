@@ -30,27 +30,31 @@ class Exporter(JobListener):
     def __init__(
         self,
         job: str,
+        look: Callable[[], Seen],
         spans: Spans,
         *,
         tracing: Tracing | None,
         metering: Metering | None,
         health: Health,
     ) -> None:
-        """tracing, metering: None = without."""
+        """Begin to show the job's metrics. tracing, metering: None = without."""
         self._job, self._spans = job, spans
         self._tracing, self._metering = tracing, metering
         self._health = health
         self._over = False
+        self._shown = None if metering is None else metering.begin(job, look, health.failed)
+        health.begin()
 
     def on_events(self, events: Sequence[Event], missed: int) -> None:
         """Export what has happened."""
-        with self._told():
-            if missed:
-                self._spans.forget()
-            for event in events:
-                self._trace(self._spans.see(event))
-            if self._metering is not None:
+        if self._metering is not None:
+            with self._told():
                 self._metering.record(self._job, events)
+        if missed:
+            self._spans.forget()
+        for event in events:
+            with self._told():
+                self._trace(self._spans.see(event))
         if missed:
             msg = (
                 f"{missed} events were not exported: passing spans on takes longer than the timesteps. Use a"
@@ -71,8 +75,8 @@ class Exporter(JobListener):
 
     def close(self) -> None:
         """Nothing comes any more: show the last figures of a job that has ended, and hear no more of the SDK."""
-        if self._metering is not None:
-            self._metering.end(self._job, keep=self._over)
+        if self._metering is not None and self._shown is not None:
+            self._metering.end(self._job, self._shown, keep=self._over)
         self._health.end()
 
     def _trace(self, spans: Iterable[Span]) -> None:
@@ -106,7 +110,5 @@ def exporter_of(
         tracing = Tracing(provider.get_tracer(SCOPE, __version__))
     if to.metrics:
         metering = metering_of(to.meter_provider or get_meter_provider())
-        metering.begin(job, look, health.failed)
-    health.begin()
     spans = Spans(job, tasks=to.tasks, committed=look().status.timestep)
-    return Exporter(job, spans, tracing=tracing, metering=metering, health=health)
+    return Exporter(job, look, spans, tracing=tracing, metering=metering, health=health)

@@ -28,11 +28,12 @@ MOST_ENDED = 64
 """Jobs that have ended and whose last figures are still shown."""
 
 
-class _Shown:
+class Shown:
     """A job, looked at once for all instruments of a collection."""
 
     def __init__(self, look: Look, failed: Failed) -> None:
-        self._look, self._failed = look, failed
+        self._look: Look | None = look
+        self._failed = failed
         self._lock = threading.Lock()
         self._seen: Seen | None = None
         self._served: set[str] = set()
@@ -40,8 +41,8 @@ class _Shown:
     def seen(self, metric: str) -> Seen | None:
         """Return what a metric is read from: the job as it was for the others, until one asks again."""
         with self._lock:
-            if self._seen is None or metric in self._served:
-                self._seen = self._looked()
+            if self._look is not None and (self._seen is None or metric in self._served):
+                self._seen = self._looked(self._look)
                 self._served = set()
             self._served.add(metric)
             return self._seen
@@ -49,13 +50,12 @@ class _Shown:
     def end(self) -> None:
         """Keep the last figures instead of the job."""
         with self._lock:
-            last = self._looked()
-            self._look = lambda: last  # type: ignore[assignment, return-value]
-            self._seen, self._served = last, set()
+            if self._look is not None:
+                self._seen, self._look = self._looked(self._look), None
 
-    def _looked(self) -> Seen | None:
+    def _looked(self, look: Look) -> Seen | None:
         try:
-            return self._look()
+            return look()
         except Exception as error:  # the other jobs are shown
             self._failed(error)
             return None
@@ -68,7 +68,7 @@ class Metering:
         """Make them. Use `metering_of`."""
         meter = provider.get_meter(SCOPE, __version__)
         self._lock = threading.Lock()
-        self._shown: dict[str, _Shown] = {}
+        self._shown: dict[str, Shown] = {}
         self._ended: list[str] = []
         self._histograms = {
             durations.name: meter.create_histogram(
@@ -82,22 +82,26 @@ class Metering:
         for metric in METRICS:
             self._make(meter, metric)
 
-    def begin(self, job: str, look: Look, failed: Failed) -> None:
+    def begin(self, job: str, look: Look, failed: Failed) -> Shown:
         """Show a job, in the place of an earlier one of its name."""
+        shown = Shown(look, failed)
         with self._lock:
-            self._shown[job] = _Shown(look, failed)
+            self._shown[job] = shown
             self._ended = [name for name in self._ended if name != job]
+        return shown
 
-    def end(self, job: str, *, keep: bool) -> None:
+    def end(self, job: str, shown: Shown, *, keep: bool) -> None:
         """Show a job no more. keep: show its last figures, so that a reader that comes later has them."""
+        shown.end()
         with self._lock:
-            shown = self._shown.get(job) if keep else self._shown.pop(job, None)
-            if keep:
-                self._ended.append(job)
+            if self._shown.get(job) is not shown:
+                return
+            if not keep:
+                del self._shown[job]
+                return
+            self._ended.append(job)
             while len(self._ended) > MOST_ENDED:
                 self._shown.pop(self._ended.pop(0), None)
-        if shown is not None and keep:
-            shown.end()
 
     def record(self, job: str, events: Iterable[Event]) -> None:
         """Add durations to the histograms."""

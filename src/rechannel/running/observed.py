@@ -8,6 +8,7 @@ from typing import Any
 from rechannel.assembly import Parts
 from rechannel.engine.loop.driver import Driver
 from rechannel.engine.program.explain import explain
+from rechannel.engine.program.standing import Standing
 from rechannel.errors import (
     one_sentence,
 )
@@ -136,8 +137,16 @@ class Observed:
         return failure(self._parts)
 
     def explain(self) -> Text:
-        """Return the physical plan of the next timestep: stages, tasks, exchanges, columns, state, sinks."""
-        return Text(explain(self._parts.switch.current.plan, self.configuration))
+        """Return the physical plan of the next timestep: stages, tasks, state, sinks, the order of its work.
+
+        It also says where tasks run, how far sources lag, what sinks owe, and which live changes each part can take.
+        """
+        plan, standing = (
+            self._parts.switch.current.plan,
+            Standing(status=self.status, sinks=self.sinks),
+        )
+        on_spark = self._parts.session is not None
+        return Text(explain(plan, self.configuration, on_spark=on_spark, standing=standing))
 
     def live(self, seconds: float | None = None, *, every: float = 1.0) -> None:
         """Show the job in a notebook's cell, renewed every `every` seconds, until it ends or the cell is interrupted.

@@ -67,6 +67,11 @@ class Outlet(ABC):
     """Whether no reader sees the rows, so that a stage need not produce them."""
 
     @property
+    def guarantee(self) -> str:
+        """How often readers see a timestep, in words: what `job.explain()` shows."""
+        return "at least once, with the same rows under the same number"
+
+    @property
     def place(self) -> str | None:
         """Where published rows stay: no other sink may write there, and the sink cannot go
         elsewhere under its name. None if the sink keeps nothing.

@@ -24,6 +24,9 @@ once per timestep.
 """
 
 
+SINCE_START = "what was committed since this driver started"
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FileOutlet(Outlet):
     """Files of a format that Spark writes. A timestep appears whole or not at all."""
@@ -50,6 +53,11 @@ class FileOutlet(Outlet):
             msg = f"timesteps_as: {self.column!r} cannot name a directory: use letters, digits and '_'"
             raise DataflowError(msg)
 
+    @property
+    def guarantee(self) -> str:
+        """Return "exactly once"."""
+        return "exactly once"
+
     def describe(self) -> str:
         """Return format, path and partitions."""
         where = f" by {', '.join(self.partitions)}" if self.partitions else ""
@@ -73,6 +81,11 @@ class MemoryOutlet(Outlet):
     """A table in the driver's memory, by name."""
 
     name: str
+
+    @property
+    def guarantee(self) -> str:
+        """Return what it holds."""
+        return SINCE_START
 
     def describe(self) -> str:
         """Return kind and name of the table."""
@@ -102,6 +115,11 @@ class ConsoleOutlet(Outlet):
         if self.rows < 1:
             msg = f"rows must be at least 1, not {self.rows}"
             raise DataflowError(msg)
+
+    @property
+    def guarantee(self) -> str:
+        """Return what it shows."""
+        return SINCE_START
 
     def describe(self) -> str:
         """Return kind and number of rows."""
@@ -146,6 +164,11 @@ class NoopOutlet(Outlet):
     """Rows are computed and dropped: for measuring."""
 
     drops_rows: ClassVar[bool] = True
+
+    @property
+    def guarantee(self) -> str:
+        """Return that there are no readers."""
+        return "none: rows are dropped"
 
     def describe(self) -> str:
         """Return "noop"."""

@@ -25,6 +25,7 @@ COMMANDS = [
     *(
         "demo",
         "run",
+        "explain",
         "upgrade",
         "deploy",
         "edit-state",

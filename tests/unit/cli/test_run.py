@@ -161,6 +161,15 @@ def test_run_until_idle(program, rechannel, tmp_path):
     assert status["condition"] == "stopped"
 
 
+def test_explain_shows_how_it_would_run_and_runs_nothing(program, rechannel, tmp_path):
+    path = program("job = users('one', STATE, rows=250)\n")
+    reaction = rechannel("explain", path, "--in-process")
+    assert reaction.code == 0, reaction.err
+    assert "Stage users: aggregate by user" in reaction.out
+    assert "One timestep, in order" in reaction.out
+    assert not (tmp_path / "state").exists()
+
+
 def test_it_exports_to_the_global_providers(program, rechannel, monkeypatch):
     spans, reader = InMemorySpanExporter(), InMemoryMetricReader()
     tracers, meters = TracerProvider(shutdown_on_exit=False), MeterProvider([reader])

@@ -1,18 +1,22 @@
 """The physical plan as text: `job.explain()`. Pure.
 
-One block per stage, producers first, then one per sink. A *source stage* reads a frame and sends its rows on; a
-*stage* with an operator receives rows through the exchange, keeps state and sends on what it emits. Inside a stage,
-rows go down a tree of Arrow functions; an arrow marks where they leave it.
+One block per stage, producers first, then one per sink, then one that says in what order a timestep does its work. A
+*source stage* reads a frame and sends its rows on; a *stage* with an operator receives rows through the exchange, keeps
+state and sends on what it emits. Inside a stage, rows go down a tree of Arrow functions; an arrow marks where they
+leave it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from rechannel.dataflow.graph.nodes import Dataflow, Stateful
 from rechannel.dataflow.pictures.captions import caption
+from rechannel.engine.program.changeable import OF_SINK, changes_of, changes_of_job
+from rechannel.engine.program.order import order_of
 from rechannel.engine.program.physical import (
     ApplyFrame,
     Frame,
@@ -23,6 +27,7 @@ from rechannel.engine.program.physical import (
     Stage,
     UnionFrame,
 )
+from rechannel.engine.program.standing import Line, Standing
 from rechannel.kernels.protocol.program import Branch, Consumer
 from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.model.configuration import Combine, Configuration, OperatorConfiguration
@@ -32,12 +37,27 @@ WIDTH = 100
 """Captions of nodes are shortened to this."""
 
 
-def explain(plan: PhysicalPlan, configuration: Configuration) -> str:
-    """Return the stages with their tasks, exchanges, state and the columns that they read, and the sinks."""
+def explain(
+    plan: PhysicalPlan,
+    configuration: Configuration,
+    *,
+    on_spark: bool,
+    standing: Standing | None = None,
+) -> str:
+    """Return the stages with their tasks, exchanges, state and columns, the sinks, and the order of a timestep.
+
+    standing: of a running job; None = it does not run.
+    """
+    shown = _Shown(plan, configuration, on_spark, standing)
     blocks = [
         [_head(plan, configuration)],
-        *(_stage(stage, plan, configuration) for stage in plan.stages),
-        *(_sink(sink) for sink in plan.sinks),
+        *(shown.stage(stage) for stage in plan.stages),
+        *(shown.sink(sink) for sink in plan.sinks),
+        [
+            "One timestep, in order",
+            *_aligned(order_of(plan)),
+            *_aligned([("changes", ", ".join(changes_of_job(on_spark=on_spark)))]),
+        ],
     ]
     return "\n\n".join("\n".join(block) for block in blocks)
 
@@ -52,32 +72,88 @@ def _head(plan: PhysicalPlan, configuration: Configuration) -> str:
     )
 
 
-def _stage(stage: Stage, plan: PhysicalPlan, configuration: Configuration) -> list[str]:
-    settings = configuration.operators.get(stage.name)
-    lines: list[tuple[str, str]] = []
-    if stage.frame is not None:
-        title = f"Source stage {stage.name}"
-        lines += [("reads", text) for text in _frame(stage.frame)]
-        lines.append(("columns", _columns_read(stage, plan)))
-    else:
-        node = plan.dataflow.by_name[stage.name]
-        title = f"Stage {stage.name}: {caption(node, {}, WIDTH)}"
-        lines.append(("receives", f"rows of {', '.join(stage.producers)}"))
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    plan: PhysicalPlan
+    configuration: Configuration
+    on_spark: bool
+    standing: Standing | None
+
+    def stage(self, stage: Stage) -> list[str]:
+        settings = self.configuration.operators.get(stage.name)
+        title, lines = self._source(stage) if stage.frame is not None else self._operator(stage)
+        lines += _leaves(stage.root, self.plan.dataflow, self.configuration)
+        if stage.frame is None:
+            lines += _places(settings, on_spark=self.on_spark)
+        lines += self._now(stage)
+        able = changes_of(stage, self.plan, settings, on_spark=self.on_spark)
+        lines.append(("changes", ", ".join(able)))
+        return [title + _size(stage, settings), *_aligned(lines)]
+
+    def sink(self, plan: SinkPlan) -> list[str]:
+        sink = plan.sink
+        when = "before the commit" if plan.direct else "after the commit"
+        lines = [("writes", f"{text}, {when}") for text in _frame(plan.frame)]
+        lines.append(("columns", columns_text(plan.schema)))
+        lines.append(("guarantee", sink.outlet.guarantee))
+        if sink.failure.then != "stop":
+            lines.append(("on failure", sink.failure.then))
+        if self.standing is not None:
+            lines += self.standing.sink(sink.name)
+        lines.append(("changes", ", ".join(OF_SINK)))
+        return [f"Sink {sink.name}: {sink.outlet.describe()}", *_aligned(lines)]
+
+    def _source(self, stage: Stage) -> tuple[str, list[Line]]:
+        frame = stage.frame
+        lines = [] if frame is None else [("reads", text) for text in _frame(frame)]
+        lines.append(("columns", _columns_read(stage, self.plan)))
+        return f"Source stage {stage.name}", lines
+
+    def _operator(self, stage: Stage) -> tuple[str, list[Line]]:
+        node = self.plan.dataflow.by_name[stage.name]
+        lines = [("receives", f"rows of {', '.join(stage.producers)}")]
         lines += [
             ("reads", f"the table of {operator}, as {name!r}")
             for name, operator in stage.broadcasts.items()
         ]
-    if stage.logic is not None:
-        lines += _state(stage, Capabilities(stage.logic))
-    lines += _leaves(stage.root, plan.dataflow, configuration)
-    return [title + _size(stage, settings), *_aligned(lines)]
+        if stage.can is not None:
+            lines += _state(stage, stage.can)
+        return f"Stage {stage.name}: {caption(node, {}, WIDTH)}", lines
+
+    def _now(self, stage: Stage) -> Iterator[Line]:
+        if self.standing is None:
+            return
+        if stage.frame is None:
+            yield from self.standing.operator(stage.name)
+        else:
+            yield from self.standing.source(stage.name)
+
+
+def _places(settings: OperatorConfiguration | None, *, on_spark: bool) -> Iterator[Line]:
+    """Where tasks run, and what each of them needs."""
+    if not on_spark:
+        yield "runs in", "this process"
+    if not on_spark or settings is None:
+        return
+    places = [f"task {task} on executor {at}" for task, at in sorted(settings.placement.items())]
+    others = len(settings.placement) < settings.tasks
+    free = ["the executor that ran it last, or any" if not places else "others on any"]
+    yield "runs on", ", ".join([*places, *(free if others else ())])
+    needs = settings.resources
+    if needs is not None:
+        memory = "" if needs.memory_mb is None else f", executors of {needs.memory_mb:,} MiB"
+        amounts = "".join(f", {amount:g} {name}" for name, amount in needs.amounts.items())
+        cpus = f"{needs.cpus} {_plural('CPU', needs.cpus)}"
+        yield "each task", f"{cpus}{amounts}{memory}"
 
 
 def _size(stage: Stage, settings: OperatorConfiguration | None) -> str:
     """Tasks and bins; a source has no more tasks than its input has splits."""
-    if settings is None or stage.frame is not None:
+    if settings is None:
         return " (one task per split)"
     tasks = f"{settings.tasks} {_plural('task', settings.tasks)}"
+    if stage.frame is not None:
+        return f" (at most {tasks})"
     if settings.routing is None:
         return f" ({tasks})"
     spreads = [f"one over {len(spread.tasks)} tasks" for spread in settings.routing.spreads]
@@ -141,16 +217,6 @@ def _combined(consumer: Consumer, configuration: Configuration) -> str:
     auto = settings is None or settings.combine is Combine.AUTO
     how = "combined" if combined else "not combined"
     return f"{how}{' (auto)' if auto else ''}: {columns}"
-
-
-def _sink(plan: SinkPlan) -> list[str]:
-    sink = plan.sink
-    when = "before the commit" if plan.direct else "after the commit"
-    lines = [("writes", f"{text}, {when}") for text in _frame(plan.frame)]
-    lines.append(("columns", columns_text(plan.schema)))
-    if sink.failure.then != "stop":
-        lines.append(("on failure", sink.failure.then))
-    return [f"Sink {sink.name}: {sink.outlet.describe()}", *_aligned(lines)]
 
 
 def _frame(frame: Frame) -> Iterator[str]:

@@ -55,6 +55,11 @@ class DatasetOutlet(Outlet):
         """Whether rows are written by their keys, and are no changes."""
         return bool(self.wanted.keys) and not self.wanted.changes
 
+    @property
+    def guarantee(self) -> str:
+        """Return "exactly once"."""
+        return "exactly once"
+
     def describe(self) -> str:
         """Return path, keys and partitions."""
         wanted = self.wanted

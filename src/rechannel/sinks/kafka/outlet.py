@@ -63,6 +63,11 @@ class KafkaOutlet(Outlet):
         """Brokers and topic."""
         return f"kafka {self.bootstrap} {self.topic}"
 
+    @property
+    def guarantee(self) -> str:
+        """Return what readers with `read_committed` see."""
+        return "exactly once, with read_committed" if self.exactly_once else "at least once"
+
     def describe(self) -> str:
         """Return topic and brokers."""
         how = "" if self.exactly_once else ", at least once"

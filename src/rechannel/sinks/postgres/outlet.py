@@ -92,6 +92,11 @@ class PostgresOutlet(Outlet):
         """Whether rows are written by their keys, and are no changes."""
         return bool(self.keys) and not self.changes
 
+    @property
+    def guarantee(self) -> str:
+        """Return "exactly once"."""
+        return "exactly once"
+
     def describe(self) -> str:
         """Return table, address and keys."""
         how = f", by {', '.join(self.keys)}" if self.keys else ""
