@@ -106,6 +106,7 @@ format: environment  ## format code and pages, and mend what can be mended mecha
 	$(BIN)/ruff check --fix .
 	$(BIN)/python scripts/change_tables.py
 	$(BIN)/python scripts/finding_table.py
+	$(BIN)/python -m scripts.reference_pages
 	$(BIN)/mdformat $(PAGES)
 
 docs: environment  ## build the docs site into build/site; warnings are errors

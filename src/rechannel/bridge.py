@@ -93,10 +93,19 @@ def for_each_batch(
     spark: Any | None = None,
     query: str | None = None,
 ) -> Bridge:
-    """A dataflow with exactly one handed-over source as a `foreachBatch` function. Arguments as of `Job`.
+    """A dataflow with exactly one handed-over source as a `foreachBatch` function.
 
-    query: id of a Structured Streaming query that goes on in place of the one that has fed this state directory so far.
-    Raises DataflowError when the dataflow has no such source, or several.
+    Args:
+        name: of the job, in messages and files.
+        flows: one or several ends, which read a single source: `rc.read(spark).handover(...)`.
+        state: as of `Job`.
+        settings: as of `Job`; None = `Settings()`.
+        spark: as of `Job`.
+        query: id of a Structured Streaming query that goes on in place of the one that has fed this
+            state directory so far.
+
+    Raises:
+        DataflowError: the dataflow has no such source, or another one beside it.
     """
     job = Job(name, flows, state=state, settings=settings, spark=spark)
     sources = [node for node in job.dataflow.nodes if isinstance(node, Source)]

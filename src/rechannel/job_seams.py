@@ -70,7 +70,10 @@ class InProcess:
     """Run without Spark, in this process, with faults of tasks where a test wants them."""
 
     names: Callable[[], str] = lambda: uuid.uuid4().hex
+    """Makes the names of attempts, which have to be unique."""
     fault: Fault = no_faults
+    """Says of (operator, timestep, task, attempt) what goes wrong: "before" or "after" = the attempt dies before it
+    runs or after it has written; "twice" = it runs twice; "late" = a copy still writes afterwards; None = nothing."""
 
 
 def job_seams(

@@ -159,6 +159,9 @@ class RunningJob(Observed, Queried):
 
         A store or a sink that fails meanwhile is retried for `Patience.stop_seconds`.
 
+        Args:
+            timeout: seconds to wait for the end; None = however long it takes.
+
         Raises:
             NotReadyError: after `timeout` seconds. The job goes on ending; what is committed stays.
         """
@@ -183,6 +186,10 @@ class RunningJob(Observed, Queried):
         """Say what a change would do: operators, tasks, bins, bytes, timesteps, expected cost. Nothing happens.
 
         `plan.topology` says which tasks it affects and who sends state to whom, `plan.svg()` draws it.
+
+        Args:
+            change: as for `reconfigure`.
+            strategy: as for `reconfigure`; None = all at once.
 
         Raises:
             RefusedError, UnknownOperatorError: `reconfigure` would raise it.
@@ -320,7 +327,15 @@ class RunningJob(Observed, Queried):
             return None
 
     def abort(self, id_: str, reason: str = ASKED) -> None:
-        """End a reconfiguration that has not begun, or roll back one that has. Raises RefusedError."""
+        """End a reconfiguration that has not begun, or lead back one that has.
+
+        Args:
+            id_: of the reconfiguration, such as "r3".
+            reason: who asks and why, for the history.
+
+        Raises:
+            RefusedError: it is over, or unknown.
+        """
         abort(self._parts, id_, reason)
 
     def savepoint(self, name: str, *, cause: str = ASKED) -> SavepointStatus:

@@ -110,17 +110,24 @@ class Harness:
     ) -> None:
         """Check the dataflow; nothing runs.
 
-        flows: one or several ends, as for a Job. store: where state lives (default: in memory).
-        clock: Unix milliseconds (default: a ManualClock). steady: milliseconds that pass, whatever
-        the clock says (default: as the clock). recorders: by the name of the sink, where
-        a test wants its own. configure: changes the Configuration that a new job starts with.
-        choose: which of several things that may happen does (default: the first). arrival: the order
-        in which blobs reach a task. cluster: what executors are made of. writer: makes the writer of
-        a sink for one driver, where a test wants a real one in place of the recorder. names: of
-        attempts; drivers on one store need different ones. sweep_every: commits from one sweep of
-        files to the next, as a job does it (default: when `Process.sweep` says so).
-        patient: the journal bears outages of its
-        store, as that of a job does. Raises DataflowError.
+        Args:
+            flows: one or several ends, as for a `Job`.
+            store: where state lies; None = in memory.
+            settings: as of a `Job`; None = `Settings()`, with 2 tasks.
+            clock: Unix milliseconds; None = a `ManualClock`, which stands still until a test advances it.
+            steady: milliseconds that pass, whatever the clock says; None = those of the clock.
+            recorders: by the name of the sink, where a test wants its own.
+            configure: changes the Configuration that a new job starts with.
+            choose: which of several things that may happen does; None = the first.
+            arrival: the order in which blobs reach a task.
+            cluster: what executors are made of; None = as many as are asked for.
+            writer: makes the writer of a sink for one driver, where a test wants a real one in place of the recorder.
+            names: of attempts; drivers on one store need different ones.
+            sweep_every: commits from one sweep of files to the next; None = when `Process.sweep` says so.
+            patient: whether the journal bears outages of its store, as that of a job does.
+
+        Raises:
+            DataflowError: the dataflow cannot run as written.
         """
         self._patient = patient
         ends = [flows] if isinstance(flows, Flow | Stream) else list(flows)

@@ -44,6 +44,7 @@ class Steering:
     most_changes: int = 12
     """Changes within `per_s`; a rollback is one, and is never held back."""
     per_s: float = 3600.0
+    """Within how many seconds `most_changes` are counted."""
     roll_back: bool = True
     """Whether a plan that turned out worse than the one before it is taken back."""
     judged_after: int = 1

@@ -123,17 +123,22 @@ def session(
 ) -> Any:
     """A SparkSession with everything set that timesteps profit from.
 
-    master: Spark's; default `local[*]`, with retries of failed tasks (plain `local[n]` has none).
-    speculation: default on
-    unless the master is local. recovery: how soon an executor that says nothing is taken for lost: "spark" = as Spark
-    does, after one to two minutes; "fast" = after 8 seconds (see "When things fail" in the documentation).
-    config: further Spark settings, with `__` for dots (`spark__driver__memory="4g"`). On a
-    cluster whose hosts have this package installed, `spark__python__daemon__module="rechannel.engine.spark.daemon"`
-    saves every new Python worker a second of CPU.
     Under `spark-submit`, its options and its defaults file come first: they are kept where this would set something
     else, and what is asked for here and contradicts them is refused.
-    Raises JavaError when Java is missing or older than 17, SessionError for settings that contradict `recovery` or
-    `spark-submit`.
+
+    Args:
+        master: Spark's; None = `local[*]`, with retries of failed tasks (plain `local[n]` has none).
+        name: of the application, as Spark's pages and logs show it.
+        speculation: whether Spark runs slow tasks a second time; None = unless the master is local.
+        recovery: how soon an executor that says nothing is taken for lost: "spark" = as Spark does, after one to two
+            minutes; "fast" = after 8 seconds (see "When things fail" in the documentation).
+        config: further Spark settings, with `__` for dots (`spark__driver__memory="4g"`). On a cluster whose hosts
+            have this package installed, `spark__python__daemon__module="rechannel.engine.spark.daemon"` saves every
+            new Python worker a second of CPU.
+
+    Raises:
+        JavaError: Java is missing or older than 17.
+        SessionError: settings contradict `recovery` or `spark-submit`.
     """
     require_java()
     from pyspark.sql import SparkSession
