@@ -67,7 +67,7 @@ def points(writes: int, thorough: bool) -> range:
     return range(1, writes + 1) if thorough else range(writes // 3, writes, writes // 2)
 
 
-@pytest.mark.parametrize("name", some(MADE, "operator renamed", "aggregate added"))
+@pytest.mark.parametrize("name", some(MADE, "source renamed"))
 def test_run_upgrade_is_killed(name, service, thorough):
     command = ("run", "--upgrade", "--until-idle", *service.without)
     service.feed(2, SECOND)
@@ -144,7 +144,7 @@ def test_a_deploy_leaves_to_a_restart_what_a_running_job_cannot_do(name, service
         assert service.state.number == number
 
 
-@pytest.mark.parametrize("name", some(REFUSED, "operator renamed", "window changed"))
+@pytest.mark.parametrize("name", some(REFUSED, "window changed"))
 def test_what_would_be_lost_is_refused_with_the_line_to_add(name, service):
     service.bring("bare")
     number = service.state.number
