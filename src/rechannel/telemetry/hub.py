@@ -76,7 +76,7 @@ class Hub:
             self._log = EventLog(directory, complete=complete, seen=self._completed)
         self._see(started)
         _LOG.info(
-            "job %r has started on %s; its next timestep is %d",
+            "job %r has started (%s); its next timestep is %d",
             started.job,
             started.engine,
             started.timestep,
