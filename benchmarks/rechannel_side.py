@@ -25,6 +25,7 @@ from rechannel import aggregates as agg
 from rechannel.dataflow.streams.stream import Stream
 from rechannel.kernels.functions.python_rows import Rows
 from rechannel.operators.process.context import Context
+from rechannel.operators.process.process_frame import ProcessFrame
 from rechannel.operators.process.track_frame import KeyedFrame
 
 POLL_SECONDS = 0.05
@@ -151,13 +152,16 @@ class Sql:
 
 
 def python_state(parameters: Parameters) -> BatchMeasurement:
-    """Count and sum per key by a user's function: once per key, by `track` or `process`, or over all keys of a task."""
+    """Count and sum per key by a user's function of `track` or `process`: once per key, or over all keys of a task."""
     spark = session(parameters)
     keyed = read_batches(spark, parameters).key_by("key")
     state = "count bigint, total bigint"
     if parameters["form"] == "process":
         states = {"totals": rc.states.value_state(state)}
         tracked = keyed.process(process_rows, schema=state, states=states, name="totals")
+    elif parameters["form"] == "process_batches":
+        states = {"totals": rc.states.value_state(state)}
+        tracked = keyed.process_batches(process_frame, schema=state, states=states, name="totals")
     elif parameters["form"] == "per_key":
         tracked = keyed.track(add_rows, state=state, name="totals")
     else:
@@ -188,6 +192,16 @@ def add_frame(frame: KeyedFrame) -> dict[str, Any]:
         "count": frame.previous("count", 0) + frame.count(),
         "total": frame.previous("total", 0) + frame.sum("value"),
     }
+
+
+def process_frame(frame: ProcessFrame) -> dict[str, Any]:
+    """What `add_frame` does, as a process function."""
+    made = {
+        "count": frame.previous("totals", "count", 0) + frame.count(),
+        "total": frame.previous("totals", "total", 0) + frame.sum("value"),
+    }
+    frame.set_value("totals", made)
+    return made
 
 
 def state_growth(parameters: Parameters) -> BatchMeasurement:

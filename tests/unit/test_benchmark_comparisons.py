@@ -42,6 +42,7 @@ SECONDS = {
     "rocksdb_small": 1.0,
     "rechannel_per_key": 2.0,
     "rechannel_process": 2.5,
+    "rechannel_process_batches": 1.25,
     "rechannel_vectorised": 1.0,
     "applyInPandasWithState": 90.0,
     "transformWithState": 50.0,
@@ -78,6 +79,7 @@ PEER_BATCHES = {"rows": 20, "keys": 5, "peer_batches": 6, "peer_warmup": 2}
                 "transformWithState_per_key": 25.0,
                 "transformWithState_vectorised": 50.0,
                 "track_over_process": 0.8,
+                "track_over_process_batches": 0.8,
             },
         ),
         (

@@ -64,7 +64,10 @@ def collect(
     def alive(known: Columns, state: Columns) -> Mask | None:
         return live(known, state[:-1])
 
-    rows = merge_rows(parts, width, alive, bottom=True, row_order=can.row_order)
+    if len(parts) == 1:
+        rows = _alive(parts[0], width, alive)
+    else:
+        rows = merge_rows(parts, width, alive, bottom=True, row_order=can.row_order)
     owners = rows.columns[-1].to_numpy(zero_copy_only=False)
     columns = rows.columns[:-1]
     if len(owners) and bool((owners[1:] < owners[:-1]).any()):
@@ -81,6 +84,14 @@ def collect(
         )
         raise KeyTooLargeError(msg) from error
     return StoredRows(keys=columns[:width], state=columns[width:], owners=owners)
+
+
+def _alive(rows: Rows, keys: int, live: Live) -> Rows:
+    """Return the rows of a run, which has each of them once, that count. keys: number of key columns."""
+    if rows.dropped is not None:
+        rows = rows.where(~rows.dropped)
+    alive = live(rows.columns[:keys], rows.columns[keys:])
+    return rows if alive is None else rows.where(alive)
 
 
 def whole_keys(

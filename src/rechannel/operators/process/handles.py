@@ -28,6 +28,7 @@ from rechannel.kernels.functions.python_rows import (
     row_type,
 )
 from rechannel.model.buffers import IntArray, Mask
+from rechannel.operators.process.emitted import Emitted
 from rechannel.operators.process.states import State
 from rechannel.operators.process.stored import (
     Held,
@@ -59,26 +60,19 @@ class Made:
     """The rows that are stored."""
     whose: str
     """Name of the function, for messages."""
-    emitted: Sequence[Any] = ()
+    emitted: Emitted = field(default_factory=Emitted)
     """What the function emitted."""
-    columns: Columns = field(default_factory=list)
-    """That as columns."""
 
     def label(self, name: str, owners: Sequence[int] | IntArray, keys: Sequence[Any]) -> Label:
         """How messages name what was written: by its position among owners."""
         return lambda row: f"state {name!r}, as {self.whose} left it for key {keys[owners[row]]!r}"
 
     def stored(self, values: list[Any], state: State, what: Label) -> pa.Array:
-        """Return values as the column of their state. Raises UserFunctionError.
-
-        Tuples that were emitted as well, the very same ones, are not converted a second time.
-        """
+        """Return values as the column of their state. Raises UserFunctionError."""
         fields = list(state.type.fields)
-        alike = [each.type for each in self.columns] == [each.type for each in fields]
-        if len(fields) > 1 and alike and len(values) == len(self.emitted):
-            same = all(map(is_, values, self.emitted))
-            if same and all(issubclass(kind, tuple) for kind in set(map(type, values))):
-                return pa.StructArray.from_arrays(self.columns, fields=fields)
+        known = self.emitted.known(values, fields) if len(fields) > 1 else None
+        if known is not None:
+            return pa.StructArray.from_arrays(known, fields=fields)
         return stored_values(values, state, what)
 
     def untils(self, state: State, count: int) -> IntArray | None:

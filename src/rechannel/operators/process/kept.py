@@ -67,6 +67,8 @@ class Kept:
 
     def without(self, keys: IntArray) -> Self:
         """Return the rows of other keys."""
+        if np.array_equal(self.owners, keys):
+            return self.where(np.zeros(len(keys), dtype=np.bool_))
         return self.where(~np.isin(self.owners, keys))
 
     def with_rows(self, owners: IntArray, values: pa.Array) -> Self:

@@ -12,27 +12,17 @@ no row had come.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
-from types import GeneratorType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from rechannel.errors import UserFunctionError
-from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.functions.dead_letters import divides, error_text, misfits
-from rechannel.kernels.functions.python_rows import (
-    Label,
-    LazyColumns,
-    Rows,
-    check_tuples,
-    columns_of,
-    python_keys,
-)
-from rechannel.kernels.functions.row_functions import as_tuple
+from rechannel.kernels.functions.python_rows import LazyColumns, Rows, python_keys
 from rechannel.kernels.functions.user_errors import function_name, user_error
 from rechannel.kernels.protocol.bases import column_of, held_by
 from rechannel.kernels.protocol.logic import OperatorInput, OperatorOutput
@@ -48,6 +38,7 @@ from rechannel.operators.process.context import (
     moment_of,
     pieces_of,
 )
+from rechannel.operators.process.emitted import Emitted, rows_in
 from rechannel.operators.process.handles import Cursor, Made
 from rechannel.operators.process.processing import Processing
 from rechannel.operators.process.stored import Held, Piece
@@ -160,7 +151,7 @@ class _Calls:
                 for cursor.key, key, mine in each:
                     made = function(key, mine, context)
                     if made is not None:
-                        rows += made if type(made) is list else _rows_in(made)
+                        rows += made if type(made) is list else rows_in(made)
                     ends.append(len(rows))
             except Exception as error:
                 self._failed(error)
@@ -179,7 +170,7 @@ class _Calls:
                     if pieces is None:
                         made = function(key, Rows(columns, start, stop), context)
                         if made is not None:
-                            rows += _rows_in(made)
+                            rows += rows_in(made)
                     else:
                         self._call_by_time(key, pieces[at], context, columns)
                 except _TimerFailed as failed:
@@ -200,7 +191,7 @@ class _Calls:
                 self._fire_before(key, time, context)
             made = function(key, Rows(columns, begin, end), context)
             if made is not None:
-                self.rows += _rows_in(made)
+                self.rows += rows_in(made)
 
     def _pieces(self) -> list[list[_Piece]]:
         """Return, for every key, where the rows of each event time begin and end, and the time."""
@@ -245,7 +236,7 @@ class _Calls:
             try:
                 made = function(key, timer, context)
                 if made is not None:
-                    self.rows += _rows_in(made)
+                    self.rows += rows_in(made)
             except Exception as error:
                 what = f"{function_name(function)} for timer {name!r} of key {key!r}"
                 raise user_error(what, error) from error
@@ -276,16 +267,16 @@ class _Calls:
     def output(self) -> OperatorOutput:
         """Return all that the functions made. Raises UserFunctionError for what does not fit its columns."""
         logic, arrivals = self.logic, self.arrivals
-        ends = np.array([0, *self.ends], dtype=np.int64)
-        counts: IntArray = ends[1:] - ends[:-1]
+        counts = np.diff(np.fromiter(self.ends, np.int64, len(self.ends)), prepend=0)
         owners = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
-        columns = self._columns(self.rows, owners, logic.fields)
-        shown, hashes = logic.emitted(arrivals, owners, columns, logic.fields)
-        aside = {
-            name: self._emitted(np.array(of, dtype=np.int64), made, logic.sides[name])
-            for name, (of, made) in self.sides.items()
-            if made
-        }
+        emitted = self._emitted(owners, self.rows, logic.fields)
+        shown, hashes = logic.emitted(arrivals, owners, emitted.columns, logic.fields)
+        aside = {}
+        for name, (of, rows) in self.sides.items():
+            if rows:
+                owners, fields = np.array(of, dtype=np.int64), logic.sides[name]
+                made = self._emitted(owners, rows, fields).columns
+                aside[name] = logic.emitted(arrivals, owners, made, fields)
         return OperatorOutput(
             state=[],
             dropped=None,
@@ -293,25 +284,22 @@ class _Calls:
             output_hashes=hashes,
             dead=logic.dead(arrivals, self.failed),
             side_outputs=aside,
-            changed=logic.layout.changed(
-                arrivals, self._written(range(len(self.keys)), self.rows, columns)
-            ),
+            changed=logic.layout.changed(arrivals, self._written(range(len(self.keys)), emitted)),
         )
 
     def fitting(self, chosen: Sequence[int]) -> None:
         """Raise UserFunctionError if what was made for some keys does not fit its columns."""
         some = set(chosen)
-        self._written(chosen, [], [])
+        self._written(chosen, Emitted())
         borders = [0, *self.ends]
         of = [(key, row) for key in chosen for row in self.rows[borders[key] : borders[key + 1]]]
-        self._emitted(np.array([key for key, _ in of]), [row for _, row in of], self.logic.fields)
+        self._emitted([key for key, _ in of], [row for _, row in of], self.logic.fields)
         for name, side in self.sides.items():
             pairs = [(key, row) for key, row in zip(*side, strict=True) if key in some]
             rows = [row for _, row in pairs]
-            self._columns(rows, [key for key, _ in pairs], self.logic.sides[name])
+            self._emitted([key for key, _ in pairs], rows, self.logic.sides[name])
 
-    def _written(self, chosen: Sequence[int], emitted: list[Any], columns: Columns) -> list[Piece]:
-        """Return the rows of what was written for some keys. columns: of what was emitted."""
+    def _written(self, chosen: Sequence[int], emitted: Emitted) -> list[Piece]:
         clock = self.arrivals.clock
         made = Made(
             timestep=self.arrivals.timestep,
@@ -319,31 +307,19 @@ class _Calls:
             held=self.held,
             whose=function_name(self.logic.function),
             emitted=emitted,
-            columns=columns,
         )
         return list(pieces_of(self.handles, self.timers, made, self.keys, chosen))
 
-    def _emitted(self, owners: IntArray, rows: list[Any], fields: pa.Schema) -> Any:
-        columns = self._columns(rows, owners, fields)
-        return self.logic.emitted(self.arrivals, owners.astype(np.int64), columns, fields)
-
-    def _columns(
-        self, rows: list[Any], owners: Sequence[int] | IntArray, fields: pa.Schema
-    ) -> Columns:
+    def _emitted(
+        self, owners: Sequence[int] | IntArray, rows: list[Any], fields: pa.Schema
+    ) -> Emitted:
+        """Return rows as columns. owners: position of the key of each row. Raises UserFunctionError."""
         name = function_name(self.logic.function)
 
         def what(row: int) -> str:
             return f"a row that {name} emitted for key {self.keys[owners[row]]!r}"
 
-        return columns_from(rows, fields, name, what)
-
-
-def columns_from(rows: list[Any], fields: pa.Schema, name: str, what: Label) -> Columns:
-    """Return rows that a function made as columns: tuples, dicts, or values if there is one column."""
-    if any(not issubclass(kind, tuple) for kind in set(map(type, rows))):
-        rows = [as_tuple(row, fields, name) for row in rows]
-    check_tuples(rows, fields, what)
-    return columns_of(rows, fields, what)
+        return Emitted.of(rows, fields, name, what)
 
 
 class _TimerFailed(Exception):  # noqa: N818 - it carries the error to its caller in this file
@@ -352,13 +328,3 @@ class _TimerFailed(Exception):  # noqa: N818 - it carries the error to its calle
     def __init__(self, error: UserFunctionError) -> None:
         super().__init__(error)
         self.error = error
-
-
-def _rows_in(made: Any) -> Any:
-    """Return the rows that a function returned, to iterate over. Raises TypeError for a single one."""
-    if type(made) is list or type(made) is GeneratorType:
-        return made
-    if isinstance(made, str | bytes | Mapping) or not hasattr(made, "__iter__"):
-        msg = f"it returned {made!r}: yield rows, or return a list of them, or None"
-        raise TypeError(msg)
-    return made

@@ -34,6 +34,9 @@ from rechannel.operators.process.stored import Held, Piece, constant_entries
 ProcessBatches = Callable[[ProcessFrame], Any]
 """(frame) -> rows to emit, with `_key` unless they are one row per key; None = none."""
 
+NO_TIMERS = pa.RecordBatch.from_pylist([], schema=DUE)
+"""What a function is given as timers when rows come."""
+
 MOST_ROUNDS = 100_000
 """Calls of `on_timer` in a timestep: a function that sets a timer for now whenever one goes off never ends."""
 
@@ -53,7 +56,7 @@ class ProcessBatchesLogic(Processing):
         while pending:
             places = pending.pop()
             try:
-                calls.make(self.function, places, calls.no_timers)
+                calls.make(self.function, places, NO_TIMERS)
             except UserFunctionError as error:
                 if not divides(self):
                     raise
@@ -97,11 +100,6 @@ class _Calls:
         }
         kepts = Kepts(states=states, timers=timers)
         return cls(logic=logic, arrivals=arrivals, held=held, before=kepts, now=kepts)
-
-    @property
-    def no_timers(self) -> pa.RecordBatch:
-        """Return a table of timers without rows."""
-        return pa.RecordBatch.from_pylist([], schema=DUE)
 
     def make(self, function: ProcessBatches, places: IntArray, timers: pa.RecordBatch) -> None:
         """Call a function for some keys; what it did counts if it does not fail. Raises UserFunctionError."""
@@ -213,6 +211,8 @@ class _Calls:
         if not made:
             nothing = [pa.array([], each.type) for each in fields]
             return self.logic.emitted(self.arrivals, np.empty(0, np.int64), nothing, fields)
+        if len(made) == 1:
+            return self.logic.emitted(self.arrivals, *made[0], fields)
         owners = np.concatenate([each for each, _ in made])
         columns = [
             pa.concat_arrays(list(parts)) for parts in zip(*(c for _, c in made), strict=True)

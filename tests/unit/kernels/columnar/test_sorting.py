@@ -117,6 +117,20 @@ def test_the_order_of_keys_of_one_hash_does_not_depend_on_which_came_first():
         assert sorted_out == [None, "x", "y"]
 
 
+def test_keys_may_lie_in_another_order_than_the_sorted_rows():
+    keys, order = pa.array(["b", "c", "a", "b", "a"]), np.array([0, 2, 3, 4, 1])
+    hashes = u64(1, 1, 1, 1, 2)
+    groups, untangled = group_rows(hashes, [keys], order=order)
+    same, moved = group_rows(hashes, [keys.take(pa.array(order))])
+    assert untangled is not None
+    assert moved is not None
+    assert untangled.tolist() == moved.tolist()
+    assert groups.starts.tolist() == same.starts.tolist() == [0, 2, 4]
+    groups, untangled = group_rows(u64(1, 1, 2, 2, 3), [keys], order=np.array([0, 3, 2, 4, 1]))
+    assert groups.starts.tolist() == [0, 2, 4]
+    assert untangled is None
+
+
 def test_nulls_in_several_key_columns_do_collide():
     """A null leaves the hash as it is, so this is no matter of luck."""
     columns = [pa.array([1, 1]), pa.array([None, 2]), pa.array([2, None])]

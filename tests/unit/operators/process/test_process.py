@@ -134,6 +134,100 @@ def test_a_value_of_several_columns_is_a_named_tuple_also_when_it_was_just_set()
     assert seen == [(1, 4), (3, 7)]
 
 
+def test_a_list_that_is_emitted_may_be_used_again():
+    rows: list[Any] = []
+
+    def twice(user, came, context):
+        rows.clear()
+        rows.extend([(user, value) for value in came["v"]])
+        return rows
+
+    assert Bench(twice, tasks=1).step(("ann", 1, 0), ("bob", 2, 0), ("bob", 3, 0)) == [
+        ("ann", "ann", 1),
+        ("bob", "bob", 2),
+        ("bob", "bob", 3),
+    ]
+
+
+def test_values_that_are_set_left_and_cleared_in_one_timestep_are_told_apart():
+    def follow(user, rows, context):
+        n, total = context.value("n"), context.value("total")
+        for v in rows["v"]:
+            if v == 0:
+                n.clear()
+            elif v > 0:
+                n.set((v, v))
+                total.set((v, v))
+        return [(user, v) for v in rows["v"]]
+
+    pair = rc.states.value_state("a BIGINT, b BIGINT")
+    bench = Bench(follow, states={"n": pair, "total": pair}, tasks=1)
+    bench.step(("ann", 1, 0), ("bob", 2, 0), ("cid", 3, 0), ("dan", 0, 0), ("eve", 5, 0))
+    bench.step(
+        ("ann", 0, 0), ("bob", -1, 0), ("cid", 4, 0), ("dan", 6, 0), ("eve", 7, 0), ("eve", 0, 0)
+    )
+
+    assert bench.state("n") == {
+        "bob": [{"a": 2, "b": 2}],
+        "cid": [{"a": 4, "b": 4}],
+        "dan": [{"a": 6, "b": 6}],
+    }
+    assert {user: value["a"] for user, (value,) in bench.state("total").items()} == {
+        "ann": 1,
+        "bob": 2,
+        "cid": 4,
+        "dan": 6,
+        "eve": 7,
+    }
+
+
+@pytest.mark.parametrize("kept", ["a BIGINT, b BIGINT", "a DOUBLE, b STRING"])
+def test_what_is_emitted_may_be_kept_as_well(kept):
+    def both(user, rows, context):
+        made = len(rows), None
+        context.value("last").set(made)
+        return [made]
+
+    state = {"last": rc.states.value_state(kept)}
+    bench = Bench(both, schema="n BIGINT, v BIGINT", states=state, tasks=1)
+    assert bench.step(("ann", 1, 0), ("bob", 2, 0), ("bob", 3, 0)) == [
+        ("ann", 1, None),
+        ("bob", 2, None),
+    ]
+    assert bench.state("last") == {"ann": [{"a": 1, "b": None}], "bob": [{"a": 2, "b": None}]}
+
+
+def test_a_dict_is_emitted_but_not_kept():
+    def both(user, rows, context):
+        made = {"what": user, "v": 1}
+        context.value("last").set(made)
+        return [made]
+
+    state = {"last": rc.states.value_state("what STRING, v BIGINT")}
+    with pytest.raises(UserFunctionError, match="expected a tuple of 2 values"):
+        Bench(both, states=state).step(("ann", 1, 0))
+
+
+def test_after_a_key_that_fails_the_others_are_called():
+    def fail(user, rows, context):
+        context.value("n").set(1)
+        if user in {"ann", "cid"}:
+            raise StopIteration
+        return [("row", 1)]
+
+    bench = Bench(
+        fail,
+        states=COUNT,
+        on_error="dead_letter",
+        tasks=1,
+        more={"dead": lambda made: made.dead_letters},
+    )
+    users = ("ann", "bob", "cid", "dan")
+    assert bench.step(*((user, 1, 0) for user in users)) == [("bob", "row", 1), ("dan", "row", 1)]
+    assert sorted(bench.state("n")) == ["bob", "dan"]
+    assert len(bench.read("dead")) == 2
+
+
 @pytest.mark.parametrize(
     ("made", "message"),
     [
