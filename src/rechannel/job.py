@@ -47,6 +47,8 @@ from rechannel.engine.program.physical import compile_plan
 from rechannel.engine.program.resetting import Reset
 from rechannel.engine.program.steps import first_configuration
 from rechannel.engine.program.versions import bound
+from rechannel.engine.repair.forking import fork
+from rechannel.engine.repair.this_hand import this_hand
 from rechannel.engine.replay.judging import Shown
 from rechannel.engine.replay.programs import dataflow_then
 from rechannel.engine.replay.selecting import Selection, asked_for, select
@@ -64,7 +66,7 @@ from rechannel.settings import Settings
 from rechannel.sinks.claims import Ledger
 from rechannel.state.segments.segment import forget_segments
 from rechannel.state.store import Store
-from rechannel.state.stores.local import Durability, LocalStore
+from rechannel.state.stores.local import Durability, LocalStore, directory_of
 from rechannel.state.stores.locations import open_store, place_of
 from rechannel.state.stores.memory import MemoryStore
 from rechannel.state.stores.overlay import OverlayStore
@@ -463,6 +465,27 @@ class Job:
         moved = parts.journal.state.offsets.get(source) != before
         self._running(parts, in_process).await_termination()
         return moved
+
+    def fork(self, new: str | os.PathLike[str], *, at: str | None = None) -> int:
+        """Begin another state directory at a savepoint of this job's; the timestep after which it begins.
+
+        Segments are linked, not copied: both directories have to be on one file system. The program of the
+        fork gives its sinks other places.
+
+        Args:
+            new: a directory that is not there yet.
+            at: the savepoint, and the job may run; None = the latest commit, and no driver may run.
+
+        Raises:
+            RefusedError: the directory is there already, or cannot have links to this one's files.
+            NotReadyError: there is no such savepoint, or no commit.
+            StateInUseError: a driver runs, and no savepoint is named.
+        """
+        origin = directory_of(self._store)
+        if origin is None:
+            msg = "the state of this job is not in a directory: only segments in a file system can be linked"
+            raise RefusedError(msg)
+        return fork(origin, Path(new), this_hand(), at).timestep
 
     def _declared(self, allow: Sequence[str]) -> dict[str, Any]:
         """What the job says of every start. allow: modules that are allowed, in addition to its own."""

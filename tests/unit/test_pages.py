@@ -35,7 +35,7 @@ from tests.pages import DOCS, run_page
         ("replay", 5),
         ("rows-in-order", 4),
         ("scaling", 6),
-        ("savepoints", 1),
+        ("savepoints", 2),
         ("upgrading", 3),
         ("watching-a-job", 5),
     ],

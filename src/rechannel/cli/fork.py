@@ -32,8 +32,8 @@ def fork(
     of its own. Its program has to give its sinks other places.
     """
     from rechannel.cli.inspect.directory import open_directory
-    from rechannel.cli.inspect.hand import this_hand
     from rechannel.engine.repair import forking
+    from rechannel.engine.repair.this_hand import this_hand
     from rechannel.state.stores.local import directory_of
 
     opened = open_directory(directory, durable=True)

@@ -31,8 +31,8 @@ def repair(
     Without --yes or --do, nothing is changed; with them, no driver may run. Exit code 1 if findings are left.
     """
     from rechannel.cli.inspect.directory import open_directory
-    from rechannel.cli.inspect.hand import this_hand
     from rechannel.engine.repair import doing
+    from rechannel.engine.repair.this_hand import this_hand
 
     store, hand = open_directory(directory, durable=True).store, this_hand()
     done: tuple[Finding, ...] = ()

@@ -83,9 +83,9 @@ def _at_server(url: str, token: str | None, name: str, cause: str, *, drop: bool
 def _in_directory(directory: str, name: str, cause: str, *, drop: bool) -> dict[str, Any]:
     """Write to a state directory. Raises StateInUseError while a driver runs."""
     from rechannel.cli.inspect.directory import open_directory
-    from rechannel.cli.inspect.hand import this_hand
     from rechannel.engine.journal.savepoints import dropping, making, savepoints_of
     from rechannel.engine.repair.alone import write_alone
+    from rechannel.engine.repair.this_hand import this_hand
 
     store, hand = open_directory(directory, durable=True).store, this_hand()
     asked = dropping if drop else making

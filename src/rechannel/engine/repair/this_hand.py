@@ -1,4 +1,4 @@
-"""The process of a command that writes to a state directory, while no driver runs."""
+"""This process, when it writes to a state directory and is no driver."""
 
 from __future__ import annotations
 
