@@ -47,6 +47,14 @@ TABLES: Mapping[str, Any] = {
 }
 """What has settings, by its name in `rc`."""
 
+HOMES = {
+    "Job.start": "Job.start",
+    "Job.stand_by": "Job.stand_by",
+    "MergePolicy": "rechannel.state.merging.MergePolicy",
+    "testing.scaling.Steering": "rechannel.testing.scaling.Steering",
+}
+"""How those are named that are not read from `rc`."""
+
 UNITS = {
     **dict.fromkeys(("in_flight", "keep_versions", "publish_backlog", "timesteps"), "timesteps"),
     "tasks": "tasks",
@@ -88,7 +96,7 @@ Options hold for the one command that gets them, and those of `rechannel run` un
 
 
 def _title(name: str) -> str:
-    return name if name in {"Job.start", "Job.stand_by"} else f"rc.{name}"
+    return HOMES.get(name) or f"rc.{name}"
 
 
 def _about(settings: Any) -> str:

@@ -52,6 +52,7 @@ from rechannel.engine.program.resetting import Reset
 from rechannel.engine.program.steps import first_configuration
 from rechannel.engine.program.versions import bound
 from rechannel.engine.repair.editing import StateEdit
+from rechannel.engine.repair.forking import fork
 from rechannel.engine.repair.this_hand import this_hand, this_user
 from rechannel.engine.replay.judging import Shown
 from rechannel.engine.replay.programs import dataflow_then
@@ -72,7 +73,7 @@ from rechannel.settings import Settings
 from rechannel.sinks.claims import Ledger
 from rechannel.state.segments.segment import forget_segments
 from rechannel.state.store import Store
-from rechannel.state.stores.local import Durability, LocalStore
+from rechannel.state.stores.local import Durability, LocalStore, directory_of
 from rechannel.state.stores.locations import open_store, place_of
 from rechannel.state.stores.memory import MemoryStore
 from rechannel.state.stores.overlay import OverlayStore
@@ -565,6 +566,27 @@ class Job:
         )
         letters = Letters(dataflow=self.dataflow, store=self._store, state=read_only(self._store))
         return letters.plan(asked) if plan else letters.replay(asked, int(wall_clock()))
+
+    def fork(self, new: str | os.PathLike[str], *, at: str | None = None) -> int:
+        """Begin another state directory at a savepoint of this job's; the timestep after which it begins.
+
+        Segments are linked, not copied: both directories have to be on one file system. The program of the
+        fork gives its sinks other places.
+
+        Args:
+            new: a directory that is not there yet.
+            at: the savepoint, and the job may run; None = the latest commit, and no driver may run.
+
+        Raises:
+            RefusedError: the directory is there already, or cannot have links to this one's files.
+            NotReadyError: there is no such savepoint, or no commit.
+            StateInUseError: a driver runs, and no savepoint is named.
+        """
+        origin = directory_of(self._store)
+        if origin is None:
+            msg = "the state of this job is not in a directory: only segments in a file system can be linked"
+            raise RefusedError(msg)
+        return fork(origin, Path(new), this_hand(), at).timestep
 
     def _declared(self, allow: Sequence[str]) -> dict[str, Any]:
         """What the job says of every start. allow: modules that are allowed, in addition to its own."""

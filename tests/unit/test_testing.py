@@ -44,12 +44,12 @@ def rows(*values: int) -> Rows:
     return Rows(frame=None, tables=lambda: iter([batch]), schema=schema)
 
 
-def test_the_examples_of_the_page_hold():
+def test_the_examples_of_the_page_hold(tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {"place": tmp_path}
     for block in blocks:
         exec(compile(block, str(PAGE), "exec"), names)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
 
 
 def test_a_clock_stands_still_until_it_is_told():

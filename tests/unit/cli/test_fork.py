@@ -43,6 +43,23 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_a_fork_is_made_in_python(rechannel, place):
+    assert rechannel("savepoint", place / "state", "first").code == 0
+    program = job(place)
+    assert program.fork(place / "one", at="first") == program.fork(place / "other") == 1
+    assert run(place, 2, state="one", out="out-one") == [{"k": "a", "n": 2, "total": 3}]
+    with pytest.raises(RefusedError, match="is there already"):
+        program.fork(place / "one", at="first")
+    with pytest.raises(rc.errors.NotReadyError, match="second"):
+        program.fork(place / "third", at="second")
+
+
+def test_a_fork_needs_a_directory(place):
+    flow = rc.read().memory("k STRING", name="in").write.memory("out")
+    with pytest.raises(RefusedError, match="not in a directory"):
+        rc.Job("clicks", flow, state=rc.testing.MemoryStore()).fork(place / "new")
+
+
 def test_a_savepoint_of_a_directory_is_made_shown_and_dropped(rechannel, place):
     state = place / "state"
     made = rechannel("savepoint", state, "first", "--cause", "a test")

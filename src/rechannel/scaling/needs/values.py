@@ -179,3 +179,12 @@ class StreamAdvice(Facts):
     def parallelism(self) -> dict[str, int]:
         """The tasks that are advised, by operator."""
         return {name: each.advised for name, each in self.operators.items()}
+
+    def __str__(self) -> str:
+        """What it says in words; all figures are in the fields."""
+        said = [self.needs.why] if self.needs else ["nothing was measured"]
+        said += [each.sentence for each in self.operators.values()]
+        said += [f"note: {note}" for note in self.notes]
+        latest = [(one.name, one.decisions[-1]) for one in self.controllers if one.decisions]
+        said += [f"{name}: {made.outcome}: {made.why}" for name, made in latest]
+        return "\n".join([f"{self.title}: {said[0]}", *said[1:]])

@@ -252,7 +252,9 @@ def _opened(file: str) -> Iterator[pq.ParquetFile]:
 def _damaged(file: str, error: Exception) -> SourceError:
     return SourceError(
         f"{file} cannot be read as Parquet: {error}. Nothing of the timestep was committed:"
-        f" restore the file or move it away, and start again; or continue without it, {WITHOUT}"
+        f" restore the file or move it away, and start again; or continue without it, {WITHOUT}."
+        " If it was still being written: write files under a name that begins with '_', and rename them when they are"
+        " complete"
     )
 
 
