@@ -83,6 +83,8 @@ class IcebergPlace:
         return self._catalog.load_table(self._outlet.table)
 
     def _write(self, rows: Rows, mark: Mark, is_new: Callable[[Mark | None], bool]) -> None:
+        from rechannel.sinks.iceberg.staged import Staged
+
         table, keys = self._newest(), self._outlet.keys
         if not is_new(self._mark(table)):
             return
@@ -99,7 +101,7 @@ class IcebergPlace:
             given = latest(given, keys)
         given = self._fitting(given, table)
         table.metadata.properties[RETRIES] = "0"  # of this copy of the metadata alone
-        with table.transaction() as transaction:
+        with Staged(table) as transaction:
             if set(given.column_names) - set(table.schema().as_arrow().names):
                 with transaction.update_schema() as change:
                     change.union_by_name(given.schema)

@@ -13,7 +13,7 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update.snapshot import _MergeAppendFiles, _OverwriteFiles
 
 
-class Replacement(_OverwriteFiles, _MergeAppendFiles):
+class Replacement(_OverwriteFiles, _MergeAppendFiles):  # type: ignore[misc]
     """Files that come and go in one snapshot. Manifests are merged as the properties of the table say."""
 
     def __init__(self, transaction: Any, io: Any) -> None:
@@ -22,7 +22,9 @@ class Replacement(_OverwriteFiles, _MergeAppendFiles):
 
     def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Return the manifests of the snapshot: no more those of files that an earlier one deleted."""
-        return super()._process_manifests([each for each in manifests if self._counts(each)])
+        counting = [each for each in manifests if self._counts(each)]
+        merged: list[ManifestFile] = super()._process_manifests(counting)
+        return merged
 
     def _counts(self, manifest: ManifestFile) -> bool:
         is_own = manifest.added_snapshot_id == self.snapshot_id
