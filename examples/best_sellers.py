@@ -31,7 +31,7 @@ def program(sales: Any, place: Path, more: dict[str, Any]) -> rc.Job:
     """Return the job."""
     stream = rc.read().memory(sales, name="sales").event_time("at", delay="5 seconds")
     products, minutes = stream.key_by("product"), rc.windows.tumbling("1 minute")
-    counts = {"n": agg.count(), **more}
+    counts: dict[str, Any] = {"n": agg.count(), **more}
     sold = products.window(minutes, emit="on_update").aggregate(counts, name="sold")
     closed = products.window(minutes).aggregate(n=agg.count(), name="closed")
     best = closed.window(rc.windows.same_window()).top(2, by="n", name="best")
@@ -70,9 +70,9 @@ def best(place: Path) -> str:
     return ", ".join(f"{row['window_start']:%H:%M} {row['product']}" for row in rows(place, "best"))
 
 
-def run(job: rc.Job, **how: bool) -> None:
-    """Process what is there."""
-    running = job.start(in_process=rc.InProcess(), **how)
+def upgrade(job: rc.Job) -> None:
+    """Let a program take over, and process what is there."""
+    running = job.start(upgrade=True, in_process=rc.InProcess())
     running.process_all_available()
     running.stop()
 
@@ -92,11 +92,11 @@ def main(folder: Path) -> None:
 
     program(sales, live, {}).fork(trial / "state", at="before-revenue")
     sales.push([sell("bag", 71, price=9)])
-    run(program(sales, trial, REVENUE), upgrade=True)
+    upgrade(program(sales, trial, REVENUE))
     print("on trial:", sold(trial))
 
     sales.push([sell("hat", 130)])
-    run(program(sales, live, REVENUE), upgrade=True)
+    upgrade(program(sales, live, REVENUE))
     print("upgraded:", sold(live))
     print("best:", best(live))
 

@@ -106,7 +106,7 @@ def _class(name: str, kind: type) -> Iterator[str]:
             yield _told(f"{name.rpartition('.')[2]}.{method}", doc(member))
 
 
-def _made(name: str, kind: type) -> str:
+def _made(name: str, kind: Any) -> str:
     """How an instance is made; the bare name of what programs do not make."""
     abstract = getattr(kind, "_is_protocol", False) or kind.__init__ is object.__init__
     if abstract or issubclass(kind, BaseException | Enum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from textwrap import fill
 from typing import Any
 
@@ -183,8 +183,9 @@ def _usage(one: Any) -> str:
 def _default(one: Any) -> str:
     if one.required:
         return "needed"
-    nothing = one.default in {None, False, ""} if not isinstance(one.default, list) else True
-    return "" if nothing or callable(one.default) else _code(str(one.default))
+    value = one.default
+    nothing = value is None or value is False or value == "" or isinstance(value, list)
+    return "" if nothing or callable(value) else _code(str(value))
 
 
 def _first(command: Any) -> str:
@@ -198,5 +199,8 @@ def _code(text: str) -> str:
 def _escaped(text: str) -> str:
     """As a cell of a table, or a paragraph: what looks like markup outside of code is text."""
     parts = re.split(r"(`[^`]*`)", text)
-    plain: Callable[[str], str] = lambda part: re.sub(r"\*(?=\S)|(?<=\S)\*|<", r"\\\g<0>", part)  # noqa: E731
-    return "".join(p if p.startswith("`") else plain(p) for p in parts).replace("|", "\\|")
+    return "".join(one if one.startswith("`") else _plain(one) for one in parts).replace("|", "\\|")
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\*(?=\S)|(?<=\S)\*|<", r"\\\g<0>", text)

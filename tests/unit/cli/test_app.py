@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import platform
+import runpy
 import subprocess
 import sys
 
@@ -22,6 +23,14 @@ def test_version(rechannel):
     assert reaction.out.startswith(
         f"rechannel {package.__version__} (Python {platform.python_version()}, Spark "
     )
+
+
+def test_the_package_is_the_command(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["rechannel", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("rechannel", run_name="__main__")
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("rechannel ")
 
 
 def test_help_names_every_command(rechannel):

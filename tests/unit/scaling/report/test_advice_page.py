@@ -13,6 +13,7 @@ import pytest
 
 from rechannel.scaling.files.advice import as_record
 from rechannel.scaling.files.spark.words import query_sentences
+from rechannel.scaling.needs.values import StreamAdvice
 from rechannel.scaling.report.api import page_of, write_advice
 from rechannel.scaling.report.page import page_html, script
 from rechannel.scaling.report.parts import Bar, Chart, Table
@@ -147,3 +148,12 @@ def test_event_logs_of_spark():
     for sentence in [*query_sentences(made.queries[0])][:2]:
         assert html.escape(sentence) in text
     assert data_of(text)["kind"] == "spark"
+
+
+def test_advice_is_printed_in_words():
+    made = of_stream()
+    lines = str(made).splitlines()
+    assert lines[0] == f"shop: {made.needs.why}"
+    assert [each.sentence for each in made.operators.values()] == lines[1 : 1 + len(made.operators)]
+    assert lines[-1] == "autoscale: changed: counts 2 -> 4: more rows arrive"
+    assert "nothing was measured" in str(StreamAdvice(title="new"))
