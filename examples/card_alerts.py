@@ -49,7 +49,7 @@ def watching(threshold: float) -> Any:
     return watch
 
 
-def quiet(_card: str, _timer: str, context: Any) -> Iterator[tuple[str, float]]:
+def quiet(_card: str, _timer: Any, context: Any) -> Iterator[tuple[str, float]]:
     """Report what was spent, and forget it."""
     yield "quiet", context.value("spent").get(0.0)
     context.value("spent").clear()
@@ -101,8 +101,8 @@ def main(folder: Path) -> None:
     job.process_all_available()
     show(job, seen)
 
-    change = job.deploy(program(payments, folder / "state", threshold=50.0)).wait(60)
-    print("deployed:", change.phase)
+    change = job.deploy(program(payments, folder / "state", threshold=50.0))
+    print("deployed:", change.wait(60).phase if change else "it runs already")
     payments.push([pay("B", 60.0, 40), pay("C", 1.0, 50)])
     payments.push([pay("C", 1.0, 300)])
     job.process_all_available()

@@ -47,7 +47,7 @@ class _Read:
     def nbytes(self) -> int:
         """Bytes of its columns."""
         columns = [] if self.rows is None else self.rows.columns
-        return self.table.nbytes + sum(column.nbytes for column in columns)
+        return int(self.table.nbytes + sum(column.nbytes for column in columns))
 
 
 @dataclass
@@ -114,7 +114,7 @@ def _as_of(read: _Read, clock: Clock) -> _Read:
     if read.rows is None:
         return read
     alive = read.program.can.live(*halves(read.program.can, read.rows), clock)
-    if alive is None or np.array_equal(alive, read.alive):
+    if alive is None or (read.alive is not None and np.array_equal(alive, read.alive)):
         return read
     return replace(read, alive=alive, table=_table(read.program, read.rows.where(alive)))
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -267,7 +267,8 @@ class _Calls:
     def output(self) -> OperatorOutput:
         """Return all that the functions made. Raises UserFunctionError for what does not fit its columns."""
         logic, arrivals = self.logic, self.arrivals
-        counts = np.diff(np.fromiter(self.ends, np.int64, len(self.ends)), prepend=0)
+        ends = np.fromiter(chain((0,), self.ends), np.int64, len(self.ends) + 1)
+        counts: IntArray = ends[1:] - ends[:-1]
         owners = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
         emitted = self._emitted(owners, self.rows, logic.fields)
         shown, hashes = logic.emitted(arrivals, owners, emitted.columns, logic.fields)
