@@ -20,7 +20,7 @@ from rechannel.kernels.columnar.sorting import take
 from rechannel.kernels.functions.python_rows import UnheldError, python_keys, python_rows
 
 MANY = 16
-"""All rows are converted when one in so many was looked up."""
+"""All rows are converted as soon as one in 16 was looked up."""
 
 
 class BroadcastTable(Mapping[Any, Any]):
