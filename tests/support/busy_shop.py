@@ -70,7 +70,7 @@ def start(
     pages = visits_.key_by("customer").aggregate(n=agg.count(), name=f"{names}visitors", tasks=3)
     settings = rc.Settings(durability=rc.Durability.PROCESS, bins=128, interval_ms=interval_ms)
     ends = [
-        worth.write.noop(name=f"{names}segments-out"),
+        worth.write.parquet(directory.parent / "segments", name=f"{names}segments-out"),
         products.write.noop(name=f"{names}products-out"),
         pages.write.noop(name=f"{names}visitors-out"),
     ]

@@ -152,7 +152,7 @@ class TaskMap extends Component {
       <div class="map-grid">
         <div class="task-names" aria-hidden="true" style=${{ "--row": `${rowHeight}px` }}>${totals.map((_, task) => html`<span key=${task}>${labelled ? `task ${task}` : ""}</span>`)}</div>
         <div class="cells"><canvas ref=${this.canvas} tabindex="0" role="img" style=${{ height: `${rowHeight * bins.tasks}px` }} aria-label=${`Bins of ${name}: ${words}. ${this.reading()}`}
-          onPointerMove=${(event) => this.pointed(event)} onPointerDown=${(event) => this.pointed(event)} onPointerLeave=${() => this.setState({ at: null })} onKeyDown=${(event) => this.pressed(event)}></canvas></div>
+          onPointerMove=${(event) => this.pointed(event)} onPointerDown=${(event) => this.pointed(event)} onPointerLeave=${(event) => event.pointerType === "touch" || this.setState({ at: null })} onKeyDown=${(event) => this.pressed(event)}></canvas></div>
         <div class="task-sums" style=${{ "--row": `${rowHeight}px` }}>${totals.map((total, task) => html`<span key=${task} title=${`task ${task}: ${shown(total)}`}><i style=${{ width: `${(100 * total) / highest}%` }}></i>${labelled ? html`<b>${shown(total)}</b>` : ""}</span>`)}</div>
       </div>
       <p class="reading" role="status">${this.reading()}</p>
