@@ -108,15 +108,15 @@ def test_a_job_is_killed_during_a_deploy(name, service, thorough):
     assert service.found() == service.edit.state
     for at in points(writes, thorough):
         service.again()
-        deployed(service, at)
-        assert service.published() == published
+        assert deployed(service, at) == published
         assert service.found() == service.edit.state
 
 
 def deployed(service: Service, at: int) -> dict[str, list[dict[str, Any]]]:
     """Deploy the new text to the old one while it runs, then feed the second rows; return what was published.
 
-    at: the write at which the job is killed; it is started once more then."""
+    at: the write at which the job is killed; it is started once more then. What a source reads that begins anew comes in
+    as many timesteps as it happens: of these rows, the last one of each key counts."""
     service.bring("old")
     with service.served(at) as job:
         service.bring("new")
@@ -125,7 +125,13 @@ def deployed(service: Service, at: int) -> dict[str, list[dict[str, Any]]]:
         service.feed(2, SECOND)
         wait_for(lambda: job.ended or is_done(service))
     service.run("run", "--upgrade", "--until-idle", *service.without)
-    return service.published()
+    published = service.published()
+    if "in" not in service.edit.said.get("without", ()):
+        return published
+    return {
+        sink: list({(row["k"], *sorted(row)): row for row in rows}.values())
+        for sink, rows in published.items()
+    }
 
 
 def is_done(service: Service) -> bool:
