@@ -63,7 +63,8 @@ def _parameters(found: inspect.Signature) -> Iterator[str]:
 
 
 def _parameter(one: inspect.Parameter) -> str:
-    stars = "*" if one.kind is one.VAR_POSITIONAL else "**" if one.kind is one.VAR_KEYWORD else ""
+    starred: dict[Any, str] = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}
+    stars = starred.get(one.kind, "")
     typed = "" if one.annotation is one.empty else f": {_type(one.annotation)}"
     if one.default is one.empty:
         return f"{stars}{one.name}{typed}"
