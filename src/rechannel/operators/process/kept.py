@@ -83,7 +83,7 @@ class Kept:
         return replace(self, owners=every[order], origins=origins[order], values=column)
 
     def rows_of(self, keys: IntArray) -> pa.Array:
-        """Return the row of each key, null where there is none. It is for values. keys: in any order."""
+        """Return the row of each key, null if there is none. It is for values. keys: in any order."""
         at = np.searchsorted(self.owners, keys)
         at = np.minimum(at, max(0, len(self.owners) - 1))
         missing = self.owners[at] != keys if len(self.owners) else np.ones(len(keys), np.bool_)
