@@ -161,7 +161,7 @@ class _Calls:
         """Call the function for the rows of every key, of one time after the other if they come so, and `on_timer`."""
         groups, function, rows = self.arrivals.groups, self.logic.function, self.rows
         pieces = self._pieces() if self.logic.on is not None else None
-        until, timed = self.arrivals.clock.watermark, self.logic.on_timer is not None
+        until, timed = self.arrivals.clock.watermark, bool(self.logic.timers)
         each = zip(self.keys, groups.starts.tolist(), groups.ends.tolist(), strict=True)
         for at, (key, start, stop) in enumerate(each):
             self.cursor.key = at
