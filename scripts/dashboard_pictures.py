@@ -29,7 +29,7 @@ IMAGES = ROOT / "docs" / "images"
 WIDTH, HEIGHT = 1_280, 1_500
 PHONE = {"width": 390, "height": 844}
 PATIENCE_MS = 240_000
-INTERVAL_MS, ROWS = 1_500, 40_000
+INTERVAL_MS, ROWS = 1_000, 6_000
 
 
 def main() -> int:
@@ -56,7 +56,7 @@ def _take(browser: Browser, job: RunningJob, url: str, token: str) -> None:
         browser, url, token, viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light"
     )
     page.locator(".critical .stack span").first.wait_for()
-    _wait(lambda: job.status.timestep > 40)
+    _wait(lambda: job.status.timestep > 20)
     change = job.reconfigure(
         rc.changes.rescale("customers", tasks=6),
         rc.strategies.fluid(bins=4, gap=1),
