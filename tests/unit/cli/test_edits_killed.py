@@ -115,8 +115,8 @@ def test_a_job_is_killed_during_a_deploy(name, service, thorough):
 def deployed(service: Service, at: int) -> dict[str, list[dict[str, Any]]]:
     """Deploy the new text to the old one while it runs, then feed the second rows; return what was published.
 
-    at: the write at which the job is killed; it is started once more then. What a source reads that begins anew comes in
-    as many timesteps as it happens: of these rows, the last one of each key counts."""
+    at: the write at which the job is killed; it is started once more then. What a source reads that begins anew comes
+    in as many timesteps as it happens: of these rows, the last one of each key counts."""
     service.bring("old")
     with service.served(at) as job:
         service.bring("new")
