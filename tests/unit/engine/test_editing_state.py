@@ -176,7 +176,7 @@ def test_a_large_state_is_given_in_pieces(tmp_path, monkeypatch):
     sums = Sums(tmp_path, "abcdefghij")
     sums.run()
     made = editing.StateEdit
-    monkeypatch.setattr("rechannel.job.StateEdit", lambda **given: made(piece_rows=2, **given))
+    monkeypatch.setattr("rechannel.job.job.StateEdit", lambda **given: made(piece_rows=2, **given))
     sizes = []
 
     def seen(rows: pa.Table) -> pa.Table:

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from rechannel.kernels.columnar.columns import Columns
+from rechannel.kernels.functions.emitted import Emitted
 from rechannel.kernels.functions.python_rows import (
     Label,
     check_tuples,
@@ -28,7 +29,6 @@ from rechannel.kernels.functions.python_rows import (
     row_type,
 )
 from rechannel.model.buffers import IntArray, Mask
-from rechannel.operators.process.emitted import Emitted
 from rechannel.operators.process.states import State
 from rechannel.operators.process.stored import (
     Held,

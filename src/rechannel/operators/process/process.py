@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from rechannel.errors import UserFunctionError
 from rechannel.kernels.functions.dead_letters import divides, error_text, misfits
+from rechannel.kernels.functions.emitted import Emitted, rows_in
 from rechannel.kernels.functions.python_rows import LazyColumns, Rows, python_keys
 from rechannel.kernels.functions.user_errors import function_name, user_error
 from rechannel.kernels.protocol.bases import column_of, held_by
@@ -38,7 +39,6 @@ from rechannel.operators.process.context import (
     moment_of,
     pieces_of,
 )
-from rechannel.operators.process.emitted import Emitted, rows_in
 from rechannel.operators.process.handles import Cursor, Made
 from rechannel.operators.process.processing import Processing
 from rechannel.operators.process.stored import Held, Piece

@@ -34,7 +34,7 @@ from rechannel.operators.process.stored import Held, Piece, constant_entries
 ProcessBatches = Callable[[ProcessFrame], Any]
 """(frame) -> rows to emit, with `_key` unless they are one row per key; None = none."""
 
-NO_TIMERS = pa.RecordBatch.from_pylist([], schema=DUE)
+NO_TIMERS = pa.RecordBatch.from_arrays([pa.nulls(0, each.type) for each in DUE], schema=DUE)
 """What a function is given as timers when rows come."""
 
 MOST_ROUNDS = 100_000

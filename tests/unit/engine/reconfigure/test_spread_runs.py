@@ -9,7 +9,8 @@ from rechannel import aggregates as agg
 from rechannel import changes
 from rechannel.dataflow.streams.stream import Stream
 from rechannel.errors import RefusedError
-from rechannel.job import InProcess, Job, RunningJob
+from rechannel.job import InProcess, Job
+from rechannel.running import RunningJob
 from rechannel.settings import Settings
 from rechannel.testing import Harness, script
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from rechannel.errors import UserFunctionError
-from rechannel.operators.process.emitted import Emitted, rows_in
+from rechannel.kernels.functions.emitted import Emitted, rows_in
 
 FIELDS = pa.schema([("n", pa.int64()), ("total", pa.float64())])
 
