@@ -36,7 +36,7 @@ def edit_state(
     start: Start,
 ) -> EditedState:
     """Edit the state. Raises StateInUseError while a driver runs, and what `check_edit` and the function raise."""
-    with lease_of(seams.store, hand):
+    with lease_of(seams.store, hand) as lease, seams.signs(lambda: lease.renew(lambda: None)):
         state = read_only(seams.store)
         program = program_of(seams, state, name=name, dataflow=dataflow, start=start)
         check_edit(asked, state, _names(program))

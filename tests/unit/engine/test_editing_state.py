@@ -266,3 +266,26 @@ def test_an_edit_that_dies_at_any_write_is_made_once_by_the_same_call(tmp_path, 
         if ended:
             break
     assert writes > 3
+
+
+def test_an_edit_that_another_one_came_before_changes_nothing(sums):
+    job = sums.job()
+
+    def interrupted(rows: pa.Table) -> pa.Table:
+        job._store.delete(LEASE)  # as if it had given no sign for too long
+        sums.job().edit_state("op", without_b, **WHY)
+        return doubled(rows)
+
+    with pytest.raises(StateInUseError, match="another process has written to the state directory"):
+        job.edit_state("op", interrupted, **WHY)
+    assert read_only(job._store).closed
+    assert sums.run() == {"a": (1, 1), "c": (1, 3)}
+
+
+def test_an_edit_is_known_behind_other_ones(sums):
+    job = sums.job()
+    job.edit_state("op", doubled, **WHY)
+    job.edit_state("op", without_b, **WHY)
+    with pytest.raises(RefusedError, match="made already"):
+        job.edit_state("op", doubled, **WHY)
+    assert sums.run() == {"a": (1, 2), "c": (1, 6)}

@@ -103,7 +103,9 @@ def _of_files(outlet: FileOutlet, first: int, last: int) -> Iterator[pa.Table]:
 def _file(file: Path, kind: str) -> pa.Table:
     if kind == "parquet":
         return pq.read_table(file, partitioning=None)
-    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    # Only a line feed ends a record: texts may have other separators of lines in them.
+    lines = file.read_text(encoding="utf-8").split("\n")
+    rows = [json.loads(line) for line in lines if line]
     return pa.Table.from_pylist([{**dict.fromkeys(WHOLE_LETTER.names), **row} for row in rows])
 
 

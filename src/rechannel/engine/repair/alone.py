@@ -11,6 +11,7 @@ from rechannel.engine.journal.lease import Holder, Lease
 from rechannel.engine.journal.log import Journal
 from rechannel.engine.journal.reading import read_only
 from rechannel.engine.journal.state import JournalState
+from rechannel.errors import StateInUseError
 from rechannel.state.store import Store
 from rechannel.version import __version__
 
@@ -29,11 +30,11 @@ class Hand:
 
 
 @contextmanager
-def lease_of(store: Store, hand: Hand) -> Iterator[None]:
-    """Hold the lease. Raises StateInUseError while a driver runs."""
+def lease_of(store: Store, hand: Hand) -> Iterator[Lease]:
+    """Hold the lease. What takes longer than it is fresh renews it. Raises StateInUseError while a driver runs."""
     lease = Lease.acquire(store, hand.holder, clock=hand.clock, started=hand.started)
     try:
-        yield
+        yield lease
     finally:
         lease.release()
 
@@ -53,13 +54,17 @@ def write_alone(
 def append_alone(
     store: Store, hand: Hand, state: JournalState, bodies: Sequence[Body]
 ) -> JournalState:
-    """Write entries in an epoch of their own. state: the present one. The lease is held."""
+    """Write entries in an epoch of their own, right after those of `state`. The lease is held.
+
+    Raises StateInUseError if another process has written to the journal since; none of the entries is written then.
+    """
     if not bodies:
         return state
     driver = state.driver
     keep = driver.keep_versions if driver else 1
     journal, _ = Journal.open(store, keep_versions=keep, snapshot_every=NEVER)
-    journal.append(
+    _check_next(journal.state, state.number)
+    opened = journal.append(
         Opened(
             host=hand.holder.host,
             pid=hand.holder.pid,
@@ -69,6 +74,20 @@ def append_alone(
             id=hand.id,
         )
     )
-    for body in bodies:
-        journal.append(body)
+    try:
+        _check_next(opened, state.number + 1)
+        for body in bodies:
+            journal.append(body)
+    except StateInUseError:
+        journal.append(Closed(time_ms=hand.clock()))
+        raise
     return journal.append(Closed(time_ms=hand.clock()))
+
+
+def _check_next(present: JournalState, number: int) -> None:
+    if present.number != number:
+        msg = (
+            "another process has written to the state directory meanwhile, and nothing was changed: ask again once no"
+            " driver runs"
+        )
+        raise StateInUseError(msg)

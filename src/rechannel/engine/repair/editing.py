@@ -116,12 +116,11 @@ def _pieces(
 
 
 def _done(asked: StateEdit, state: JournalState) -> str:
-    """Return what the latest act was, if it was this edit on this state; else ""."""
-    known = acts.acts_of(state.notes)
-    if not known:
-        return ""
-    last = known[-1]
-    same = last["kind"] == acts.EDITED and last["timestep"] == state.last_committed
-    what: str = last["what"]
-    begins = what.startswith(f"{acts.edit_of(asked.operator, asked.path)}:")
-    return what if same and begins and last["cause"] == asked.cause else ""
+    """Return what the history says of this edit, if it was made on this state; else ""."""
+    begins = f"{acts.edit_of(asked.operator, asked.path)}:"
+    for act in acts.acts_of(state.notes):
+        here = act["kind"] == acts.EDITED and act["timestep"] == state.last_committed
+        what: str = act["what"]
+        if here and what.startswith(begins) and act["cause"] == asked.cause:
+            return what
+    return ""
