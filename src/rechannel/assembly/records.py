@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from rechannel.engine.journal.lease import read_lease
 from rechannel.engine.journal.reading import read_only
 from rechannel.engine.journal.state import JournalState
 from rechannel.sources.records import copy_records, drop_records, last_name
@@ -28,7 +29,7 @@ class RenamedRecords:
     def copied(self, *, begins: bool) -> Iterator[None]:
         """Copy them, if the names begin with this start; if that is refused, the copies go.
 
-        Nothing else is changed, and no other driver reads the copies.
+        They stay if the journal has the new names by then, or if another driver holds the lease: they may be its own.
         """
         held = read_only(self.store).offsets if begins and self.renamed else {}
         for old in self.renamed:
@@ -39,8 +40,11 @@ class RenamedRecords:
         try:
             yield
         finally:
-            for name in self.copies:
-                drop_records(self.store, name)
+            if self.copies and read_lease(self.store) is None:
+                known = read_only(self.store).offsets
+                for name in self.copies:
+                    if name not in known:
+                        drop_records(self.store, name)
 
     def settle(self, state: JournalState) -> None:
         """Remove what lies under names that sources no longer have, unless a savepoint may need it.

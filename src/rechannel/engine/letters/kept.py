@@ -33,7 +33,7 @@ def keeper_of(dataflow: Dataflow, operator: str) -> Sink:
     where = ", ".join(sink.outlet.describe() for sink in sinks)
     msg = (
         f"the dead letters of {operator!r} go to {where}, where they cannot be read back: write them to a dataset, or"
-        " to local files of Parquet or JSON, too: rc.dead_letters(...).write.dataset('dead')"
+        " to local files of Parquet or uncompressed JSON, too: rc.dead_letters(...).write.dataset('dead')"
     )
     raise RefusedError(msg)
 
@@ -69,6 +69,7 @@ def _reads(sink: Sink) -> Callable[[int, int], Iterator[pa.Table]] | None:
         isinstance(outlet, FileOutlet)
         and outlet.format in _READ
         and not outlet.partitions
+        and (outlet.format != "json" or "compression" not in outlet.options)
         and not is_remote(outlet.path)
     ):
         return lambda first, last: _of_files(outlet, first, last)

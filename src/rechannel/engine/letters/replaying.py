@@ -44,7 +44,9 @@ class Letters:
         """Append to the log what a replay brings, one file for each operator. Raises RefusedError, NotReadyError."""
         self._check_version()
         facts = {"cause": asked.cause, "time_ms": time_ms}
-        found = {name: self._appended(name, asked, facts) for name in self._operators(asked)}
+        # All are chosen before any is appended: what is refused changes nothing.
+        first = {name: self._numbered(name, asked) for name in self._operators(asked)}
+        found = {name: self._appended(name, asked, facts, *first[name]) for name in first}
         return _shown(found, done=True)
 
     def _operators(self, asked: Asked) -> list[str]:
@@ -57,7 +59,7 @@ class Letters:
             raise RefusedError(msg)
         for name in asked.operators:
             self._check_operator(name)
-        return list(asked.operators or there)
+        return list(dict.fromkeys(asked.operators or there))
 
     def _check_operator(self, name: str) -> None:
         if name not in self.dataflow.by_name:
@@ -101,14 +103,19 @@ class Letters:
         needed = needed_of(self.dataflow.by_name[name], frozenset(schema.names))
         return choose(kept, name, asked, taken, schema, needed)
 
-    def _appended(self, name: str, asked: Asked, facts: Mapping[str, Any]) -> Chosen:
-        """Append to the log; look again if another call was faster."""
+    def _numbered(self, name: str, asked: Asked) -> tuple[int, Chosen]:
+        """Return the number of the next file, and what it brings beyond those before it."""
+        number = self._log(replays_of(self.dataflow)[name]).newest() + 1
+        return number, self._chosen(name, asked)
+
+    def _appended(
+        self, name: str, asked: Asked, facts: Mapping[str, Any], number: int, chosen: Chosen
+    ) -> Chosen:
+        """Append to the log; choose again if another call was faster."""
         log = self._log(replays_of(self.dataflow)[name])
-        while True:
-            number = log.newest() + 1
-            chosen = self._chosen(name, asked)
-            if not chosen.taken.num_rows or log.create(number, chosen.taken, facts):
-                return chosen
+        while chosen.taken.num_rows and not log.create(number, chosen.taken, facts):
+            number, chosen = self._numbered(name, asked)
+        return chosen
 
     @property
     def _latest(self) -> int:

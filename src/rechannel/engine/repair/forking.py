@@ -17,12 +17,14 @@ from pathlib import Path
 
 from rechannel.engine.journal.entries import Beginning, Body, Closed, Entry, Opened
 from rechannel.engine.journal.forking import beginning_of
+from rechannel.engine.journal.kept import Savepoint
 from rechannel.engine.journal.reading import read_only
 from rechannel.engine.journal.savepoints import check_there
 from rechannel.engine.journal.state import JournalState, savepoint_of
 from rechannel.engine.program.identity import Identity, read_identity
 from rechannel.engine.repair.alone import Hand, lease_of
 from rechannel.errors import NotReadyError, RefusedError
+from rechannel.sources.replayed.log import ReplayLog, replayed_sources
 from rechannel.state.keys import SOURCES, entry_key
 from rechannel.state.stores.local import LocalStore
 from rechannel.version import __version__
@@ -64,9 +66,22 @@ def _made(origin: LocalStore, target: Path, hand: Hand, state: JournalState, nam
     sizes = {run.segment: run.size for edit in beginning.edits.values() for run in edit.add}
     with _named_at_the_end(target, hand.id) as place:
         made = LocalStore(place, origin.durability)
-        _link(origin, made, [*sizes, *origin.list(SOURCES)])
+        _link(origin, made, [*sizes, *_recorded(origin, savepoint, named=bool(name))])
         _begin(made, hand, beginning, identity)
     return Forked(timestep=savepoint.timestep, files=len(sizes), bytes=sum(sizes.values()))
+
+
+def _recorded(origin: LocalStore, savepoint: Savepoint, *, named: bool) -> list[str]:
+    """Return the keys of what sources have recorded.
+
+    Dead letters that were replayed after a named savepoint are left out: the fork reads their rows from the source.
+    """
+    later: set[str] = set()
+    if named:
+        for name in replayed_sources(origin):
+            offset = savepoint.offsets.get(name) or {"files": 0}
+            later.update(ReplayLog(origin, name).keys_after(offset["files"]))
+    return [key for key in origin.list(SOURCES) if key not in later]
 
 
 @contextmanager

@@ -30,6 +30,8 @@ STORED_BYTES = 4 * BROADCAST_BYTES
 """Most bytes of state that are read for one: rows that later ones replace stay until runs are merged."""
 KEPT_BYTES = 4 * BROADCAST_BYTES
 """Bytes of tables that a process keeps; it always keeps the latest one."""
+KEPT_TABLES = 16
+"""Tables that it keeps: each holds its program, with the functions of its user."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -71,7 +73,7 @@ class Tables:
 
     def _forget(self) -> None:
         size = sum(read.nbytes for read in self._read.values())
-        while size > KEPT_BYTES and len(self._read) > 1:
+        while len(self._read) > (1 if size > KEPT_BYTES else KEPT_TABLES):
             _, gone = self._read.popitem(last=False)
             size -= gone.nbytes
 

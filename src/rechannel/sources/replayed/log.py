@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 
@@ -60,6 +60,10 @@ class ReplayLog:
             after += 1
         return after
 
+    def keys_after(self, number: int) -> list[str]:
+        """Return the keys of the files that follow one."""
+        return [self.key(each) for each in range(number + 1, self.newest(number) + 1)]
+
     def create(self, number: int, taken: pa.RecordBatch, facts: Mapping[str, Any]) -> bool:
         """Write a file, if there is none with its number. taken: rows with `taking_schema`, by attempts."""
         marked = taken.replace_schema_metadata({FACTS: json.dumps(facts)})
@@ -90,6 +94,12 @@ class ReplayLog:
         except MissingFileError:
             return False
         return True
+
+
+def replayed_sources(store: Store) -> set[str]:
+    """Return the names of the sources that have files in a state directory."""
+    found = (key.removeprefix(SOURCES).split("/") for key in store.list(SOURCES))
+    return {unquote(parts[0]) for parts in found if parts[1:2] == ["replays"]}
 
 
 def rows_in(taken: pa.RecordBatch) -> pa.RecordBatch:

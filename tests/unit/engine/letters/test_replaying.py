@@ -16,6 +16,7 @@ import rechannel as rc
 from rechannel import aggregates as agg
 from rechannel.engine.journal.reading import read_only
 from rechannel.engine.letters.choosing import Asked
+from rechannel.engine.letters.kept import keeper_of
 from rechannel.engine.letters.replaying import Letters
 from rechannel.errors import (
     DataflowError,
@@ -398,3 +399,32 @@ def test_replayed_rows_hold_no_watermark_back(shop):
     running.process_all_available()
     assert [row["n"] for row in running.memory("good").to_pylist()] == [2, 1]
     running.stop()
+
+
+def test_a_fork_at_a_savepoint_has_no_replays_of_after_it(shop, tmp_path):
+    shop.run(shop.job(), LACKS)
+    again = shop.job(mended)
+    running = again.start(in_process=rc.InProcess())
+    running.process_all_available()
+    running.savepoint("before", cause="a test")
+    running.stop()
+    assert again.replay_dead_letters().rows == 1
+    pending, before = tmp_path / "pending", tmp_path / "before"
+    again.fork(pending)
+    again.fork(before, at="before")
+    files = {place: len(list(place.rglob("replays/*"))) for place in (pending, before)}
+    assert files == {pending: 1, before: 0}
+
+
+def test_an_operator_that_is_named_twice_is_replayed_once(shop):
+    shop.run(shop.job(), LACKS)
+    job = shop.job(mended)
+    shop.run(job)
+    assert job.replay_dead_letters("parse", "parse").rows == 1
+
+
+def test_compressed_json_is_not_read_back(shop):
+    rows = rc.read().memory(shop.orders, name="orders").with_replays("parse")
+    ends = flows(shop.place, rows, lambda write: write.json(shop.place / "bad", compression="gzip"))
+    with pytest.raises(RefusedError, match=r"uncompressed JSON"):
+        keeper_of(rc.Job("shop", ends, state=shop.place / "state").dataflow, "parse")

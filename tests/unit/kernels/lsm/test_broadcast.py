@@ -137,3 +137,14 @@ def test_too_many_bytes_are_refused_those_of_rows_that_have_ended_do_not_count(m
     reader.tables = Tables()
     with pytest.raises(BroadcastTooLargeError, match="'op' keeps has 0 MiB in state, more than 0"):
         reader.at(20)
+
+
+def test_a_process_keeps_a_number_of_tables_however_small(monkeypatch):
+    tables = Tables()
+    monkeypatch.setattr(module, "KEPT_TABLES", 2)
+    readers = [Reader(Bench(counting()), monkeypatch, tables) for _ in range(3)]
+    for reader in readers:
+        reader.bench.step([(rows(("a", 1)), 0)])
+    first, *_, last = [reader.at() for reader in readers]
+    assert readers[2].at() is last
+    assert readers[0].at() is not first
