@@ -36,7 +36,7 @@ from tests.pages import DOCS, run_page
         ("replay", 5),
         ("rows-in-order", 4),
         ("scaling", 6),
-        ("savepoints", 2),
+        ("savepoints", 3),
         ("upgrading", 3),
         ("watching-a-job", 9),
     ],

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import platform
-import runpy
 import subprocess
 import sys
 
@@ -25,12 +24,11 @@ def test_version(rechannel):
     )
 
 
-def test_the_package_is_the_command(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["rechannel", "--version"])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_module("rechannel", run_name="__main__")
-    assert ended.value.code == 0
-    assert capsys.readouterr().out.startswith("rechannel ")
+def test_the_package_is_the_command():
+    # In a process of its own: a command stops the Spark session of its process at the end.
+    command = [sys.executable, "-m", "rechannel", "--version"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ended.stdout.startswith("rechannel ")
 
 
 def test_help_names_every_command(rechannel):
