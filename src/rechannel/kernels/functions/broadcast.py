@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -134,7 +135,19 @@ def _keys_of(rows: pa.RecordBatch, keys: int) -> list[Any]:
 
 def _rows_of(rows: pa.RecordBatch, unheld: dict[int, str]) -> list[Any]:
     columns: Columns = rows.columns
-    return python_rows(columns, tuple(rows.schema.names), rows.num_rows, unheld=unheld)
+    made = python_rows(columns, tuple(rows.schema.names), rows.num_rows, unheld=unheld)
+    if any(pa.types.is_nested(kind) for kind in rows.schema.types):
+        return [type(row)._make(map(_frozen, row)) for row in made]
+    return made
+
+
+def _frozen(value: Any) -> Any:
+    """Return a value that cannot be changed: other keys and tasks of the process are given the same one."""
+    if isinstance(value, list | tuple):
+        return tuple(map(_frozen, value))
+    if isinstance(value, dict):
+        return MappingProxyType({key: _frozen(each) for key, each in value.items()})
+    return value
 
 
 def _by_key(rows: pa.RecordBatch, keys: int) -> pa.RecordBatch:

@@ -15,19 +15,20 @@ import numpy as np
 import pyarrow as pa
 
 from rechannel.errors import BroadcastTooLargeError
+from rechannel.kernels.columnar.concatenate import joined
 from rechannel.kernels.functions.broadcast import BroadcastTable
 from rechannel.kernels.lsm.merge import Rows, everything, merge_rows, slices_of
 from rechannel.kernels.lsm.runs import halves, open_run
 from rechannel.kernels.protocol.program import BroadcastState, StageProgram
 from rechannel.model.buffers import Mask
 from rechannel.model.eventtime import Clock
-from rechannel.model.hashspace import Intervals
+from rechannel.model.routing import Routing
 from rechannel.state.manifest import Run
 
 BROADCAST_BYTES = 64 << 20
 """Largest table of a broadcast input, in Arrow."""
 STORED_BYTES = 4 * BROADCAST_BYTES
-"""Most bytes of state that are read for one: rows that later ones replace stay until runs are merged."""
+"""Most bytes of its rows in state, those that have outlived their time among them."""
 KEPT_BYTES = 4 * BROADCAST_BYTES
 """Bytes of tables that a process keeps; it always keeps the latest one."""
 KEPT_TABLES = 16
@@ -90,17 +91,11 @@ def broadcast_table(program: StageProgram, state: BroadcastState) -> BroadcastTa
 
 
 def _read(program: StageProgram, state: BroadcastState) -> _Read:
-    stored = sum(run.size * run.clip.width / run.span for run in state.runs if run.span)
-    if stored > STORED_BYTES:
-        raise _too_large(program.operator, int(stored), STORED_BYTES, "in state")
     can = program.can
-    runs = [open_run(program, run) for run in state.runs]
-    parts = [part for run in runs for part in slices_of(run, Intervals.everything())]
-    if not parts:
+    rows = _merged(program, state)
+    if rows is None:
         none = pa.RecordBatch.from_pylist([], schema=can.view_schema)
         return _Read(program=program, runs=state.runs, table=BroadcastTable(none, can.hashed))
-    keys = len(can.logic.key_schema)
-    rows = merge_rows(parts, keys, everything, bottom=True, row_order=can.row_order)
     alive = can.live(*halves(can, rows), state.clock)
     return _Read(
         program=program,
@@ -109,6 +104,33 @@ def _read(program: StageProgram, state: BroadcastState) -> _Read:
         alive=alive,
         table=_table(program, rows if alive is None else rows.where(alive)),
     )
+
+
+def _merged(program: StageProgram, state: BroadcastState) -> Rows | None:
+    """Return the newest row of every key; None if there is none.
+
+    A piece of the hash space at a time: rows that later ones replace stay in state until runs are merged, and may be
+    many times as many.
+    """
+    stored = sum(run.size * run.clip.width / run.span for run in state.runs if run.span)
+    pieces = 1 + int(stored // BROADCAST_BYTES)
+    routing = Routing.even(bins=pieces, tasks=pieces)
+    runs = [open_run(program, run) for run in state.runs]
+    can, made, size = program.can, list[Rows](), 0
+    for number in range(pieces):
+        own = routing.intervals_of(number)
+        if parts := [part for run in runs for part in slices_of(run, own)]:
+            keys = len(can.logic.key_schema)
+            rows = merge_rows(parts, keys, everything, bottom=True, row_order=can.row_order)
+            size += sum(column.nbytes for column in rows.columns)
+            made.append(rows)
+        if size > STORED_BYTES:
+            raise _too_large(program.operator, size, STORED_BYTES, "in state")
+    if len(made) < 2:
+        return made[0] if made else None
+    hashes = np.concatenate([rows.hashes for rows in made])
+    columns = [joined(list(same)) for same in zip(*(rows.columns for rows in made), strict=True)]
+    return Rows(hashes, columns, None)
 
 
 def _as_of(read: _Read, clock: Clock) -> _Read:

@@ -77,3 +77,14 @@ def test_a_row_that_python_cannot_represent_is_told_when_it_is_read():
 def test_a_table_without_rows_has_its_columns():
     found = BroadcastTable(pa.RecordBatch.from_pylist([], pa.schema([("k", pa.int8())])), 1)
     assert (dict(found), found.rows.schema.names, found.nbytes) == ({}, ["k"], 0)
+
+
+def test_values_in_a_row_cannot_be_changed():
+    tags = pa.array([["x", "y"]], pa.list_(pa.string()))
+    place = pa.array([{"at": [1, 2]}])
+    table = BroadcastTable(pa.record_batch({"k": ["a"], "tags": tags, "place": place}), 1)
+    for row in (table["a"], *table.values()):
+        assert row.tags == ("x", "y")
+        assert row.place["at"] == (1, 2)
+        with pytest.raises(TypeError):
+            row.place["at"] = (3,)

@@ -148,3 +148,15 @@ def test_a_process_keeps_a_number_of_tables_however_small(monkeypatch):
     first, *_, last = [reader.at() for reader in readers]
     assert readers[2].at() is last
     assert readers[0].at() is not first
+
+
+def test_rows_that_were_replaced_do_not_count(monkeypatch):
+    reader = Reader(bench := Bench(counting()), monkeypatch)
+    for _ in range(12):
+        bench.step([(rows(*((f"k{i}", i) for i in range(90))), 0)])
+    expected = reader.at()
+    monkeypatch.setattr(module, "BROADCAST_BYTES", expected.nbytes)
+    monkeypatch.setattr(module, "STORED_BYTES", 2 * expected.nbytes)
+    assert sum(run.size for run in bench.manifest.runs) > module.STORED_BYTES
+    reader.tables = Tables()
+    assert reader.at().rows.equals(expected.rows)
