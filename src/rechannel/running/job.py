@@ -49,6 +49,7 @@ from rechannel.replayed import Replay, ReplayedLetters
 from rechannel.running import savepoints
 from rechannel.running.controllers import ControllerHandle
 from rechannel.running.deploying import Texts, plan_deploy, request_of
+from rechannel.running.latest import Latest
 from rechannel.running.letters import replay_letters
 from rechannel.running.listening import Heard, Listening
 from rechannel.running.observed import Observed
@@ -94,6 +95,7 @@ class RunningJob(Observed, Queried):
                 renew_seconds=RENEW_SECONDS,
             )
         self._over = self._life.over
+        self._bins, self._flow = Latest(), Latest()
         self._life.start()
 
     # Watching ------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from threading import Event
 from typing import Any
 
@@ -23,6 +24,7 @@ from rechannel.monitoring import (
 )
 from rechannel.running.bins import bins_of
 from rechannel.running.flowing import MOST_TIMESTEPS, flow_of, nodes_of
+from rechannel.running.latest import Latest
 from rechannel.running.live import page, watch
 from rechannel.running.reconfiguration import failure
 from rechannel.running.standing import lags_of, operators_of
@@ -38,6 +40,8 @@ class Observed:
     _driver: Driver
     _hub: Hub
     _over: Event
+    _bins: Latest[dict[str, OperatorBins]]
+    _flow: Latest[Flow]
 
     @property
     def name(self) -> str:
@@ -99,14 +103,17 @@ class Observed:
 
     def bins(self) -> dict[str, OperatorBins]:
         """Return, for each operator with state, which task owns each bin, what it has, and where it is to move."""
-        state = self._parts.journal.state
-        return bins_of(
-            self.configuration,
+        state, now, tasks = self._parts.journal.state, self.configuration, self._hub.recent_tasks
+        make = partial(
+            bins_of,
+            now,
             state.configurations,
             state.manifests,
-            self._hub.recent_tasks,
+            tasks,
             state.coordination.open,
         )
+        newest = tasks[-1] if tasks else None
+        return self._bins.of(make, now, state.manifests, state.coordination, newest)
 
     def flow(self) -> Flow:
         """Return what went from operator to operator in the latest timesteps, and what their critical path is made of.
@@ -114,7 +121,9 @@ class Observed:
         Some hundred tasks take about 20 ms; the first call compiles the count of paths, or loads it, which takes
         seconds. Without the extra `profile`, the critical path is not known.
         """
-        return flow_of(self._hub.recent_tasks, self._hub.recent_events(MOST_TIMESTEPS))
+        tasks = self._hub.recent_tasks
+        make = partial(flow_of, tasks, self._hub.recent_events(MOST_TIMESTEPS))
+        return self._flow.of(make, tasks[-1] if tasks else None)
 
     @property
     def sources(self) -> tuple[str, ...]:
