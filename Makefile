@@ -29,7 +29,7 @@ PAGES := *.md benchmarks docs examples
 # A test process that dies ends the run, which names its test. A replaced one gets the same test again, and with
 # loadfile a run whose processes have been replaced never ends.
 PYTEST := -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
-# Tests that take minutes: threads of a process that is at work are not written down, which can end it.
+# For tests that take minutes: to list the threads of a busy process, as is done after 5 minutes, can crash it.
 PATIENT := -o faulthandler_timeout=0
 
 .DEFAULT_GOAL := help

@@ -88,7 +88,7 @@ SAID = {
 
 
 def seconds(deed):
-    """What a deed may take: one that ends by itself has to be judged by what it did, also on a slow machine."""
+    """How long a deed may take. One that ends by itself is judged by what it did, on a slow machine too."""
     return 0.3 if deed == "loop" else 60.0
 
 
