@@ -31,7 +31,10 @@ class Hand:
 
 @contextmanager
 def lease_of(store: Store, hand: Hand) -> Iterator[Lease]:
-    """Hold the lease. A caller that needs longer than a lease stays fresh renews it. Raises StateInUseError while a driver runs."""
+    """Hold the lease. A caller that needs longer than a lease stays fresh renews it.
+
+    Raises StateInUseError while a driver runs.
+    """
     lease = Lease.acquire(store, hand.holder, clock=hand.clock, started=hand.started)
     try:
         yield lease
