@@ -68,7 +68,7 @@ test-lowest:  ## run the tests with the oldest dependencies that pyproject.toml 
 	.venv-lowest/bin/python $(PYTEST) $(TESTS)
 
 test-real: environment  ## run the tests against real brokers, a database and an S3 server, which it installs into .real
-	$(BIN)/python -m pytest $(PATIENT) -m "real and not slow" tests/real $(TESTS)
+	$(BIN)/python $(PYTEST) $(PATIENT) -m "real and not slow" tests/real $(TESTS)
 
 soak: environment  ## change and disturb a stream on three hosts for two hours (SOAK_SECONDS); as root, needs what test-real installs
 	$(BIN)/python -m pytest $(PATIENT) -s -m real tests/real/soak \

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 import rechannel as rc
 from rechannel import aggregates as agg
@@ -32,10 +32,16 @@ def user(number: Any) -> Any:
 
 
 def fill(bootstrap: str, first: int, end: int, partitions: int) -> None:
-    """Produce the numbers from `first` on, before `end`."""
+    """Produce the numbers from `first` on, before `end`, to partitions of which some may be new."""
     producer = Producer(
-        {"bootstrap.servers": bootstrap, "linger.ms": 50, "compression.type": "lz4"}
+        {
+            "bootstrap.servers": bootstrap,
+            "linger.ms": 50,
+            "compression.type": "lz4",
+            "topic.metadata.refresh.interval.ms": 1_000,
+        }
     )
+    deadline = time.monotonic() + PATIENCE
     for number in range(first, end):
         value = b'{"user":%d,"n":%d}' % (user(number), number)
         while True:
@@ -43,6 +49,12 @@ def fill(bootstrap: str, first: int, end: int, partitions: int) -> None:
                 producer.produce("in", value, partition=number % partitions)
                 break
             except BufferError:
+                producer.poll(0.1)
+            except KafkaException as error:
+                # It has not heard of a new partition yet.
+                unknown = error.args[0].code() == KafkaError._UNKNOWN_PARTITION
+                if not unknown or time.monotonic() > deadline:
+                    raise
                 producer.poll(0.1)
     assert producer.flush(PATIENCE) == 0
 

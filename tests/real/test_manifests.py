@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.real.components.jars import FOLDER, ROOT
+from tests.real.components.making import FOLDER, ROOT
 
 pytestmark = pytest.mark.real
 

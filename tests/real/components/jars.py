@@ -5,18 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import threading
 from pathlib import Path
 
 import pyspark
 
-ROOT = Path(__file__).parents[3]
-FOLDER = Path(os.environ.get("RECHANNEL_REAL") or ROOT / ".real")
-"""Where components are kept between runs."""
+from tests.real.components.making import FOLDER, one_at_a_time
+
 REPOSITORY = os.environ.get("MAVEN_REPOSITORY") or "https://repo1.maven.org/maven2"
 SECONDS = 600.0
-_ONE_AT_A_TIME = threading.RLock()
-"""For threads, since Ivy's cache is shared."""
 
 SETTINGS = """<ivysettings>
   <settings defaultResolver="central"/>
@@ -42,7 +38,7 @@ def resolved(name: str, *coordinates: str) -> Path:
     """
     folder = FOLDER / f"{name}-{'-'.join(each.rsplit(':', 1)[1] for each in coordinates)}"
     if not folder.exists():
-        with _ONE_AT_A_TIME:
+        with one_at_a_time("ivy"):  # its cache is shared
             if not folder.exists():
                 _resolve(folder, name, coordinates)
     return folder
@@ -63,9 +59,5 @@ def _resolve(folder: Path, name: str, coordinates: tuple[str, ...]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     if done.returncode:
         raise RuntimeError(f"Ivy cannot resolve {coordinates}:\n{done.stdout}\n{done.stderr}")
-    try:
-        (making / "lib").rename(folder)
-    except OSError:
-        if not folder.exists():  # another process was faster
-            raise
+    (making / "lib").rename(folder)
     shutil.rmtree(making)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from tests.real.components.jars import FOLDER, ROOT
+from tests.real.components.making import FOLDER, ROOT
 
 PACKER = "venv-pack==0.2.0"
 SECONDS = 900.0

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tests.real.components.jars import FOLDER
+from tests.real.components.making import FOLDER
 from tests.real.components.server import READY_S, Server
 
 PACKAGE = "prometheus"
