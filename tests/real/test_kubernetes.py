@@ -17,9 +17,9 @@ from rechannel import aggregates as agg
 from rechannel.engine.spark.cluster import spark_cluster
 from rechannel.telemetry.reading import read_events
 from rechannel.telemetry.task_finished import TaskFinished
-from tests.real.components.jars import ROOT
 from tests.real.components.kubelet import Kubelet
 from tests.real.components.kubernetes import Api, Kubernetes, RefusedByApiError
+from tests.real.components.making import ROOT
 from tests.spark.children import environment
 from tests.spark.programs import PATIENCE, journal_of, session, tell, until
 

@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tests.real.components.jars import ROOT
 from tests.real.components.kubernetes import MERGE, NAMESPACE, PATHS, Api, RefusedByApiError
+from tests.real.components.making import ROOT
 
 ENTRYPOINT = ROOT / "deploy" / "image" / "entrypoint.sh"
 ADDRESS = "127.0.0.1"
