@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 
@@ -355,6 +356,9 @@ def test_one_whose_module_has_gone_bad_says_why_and_keeps_no_stream_from_startin
         del sys.modules[name]
     source = tmp_path / "path" / "shop_control" / "rules.py"
     source.write_text(SOURCE.replace("operator: str,", "operator: int,"))
+    # Python goes by seconds and size, which are the same, to know whether what it has compiled is of this text.
+    later = source.stat().st_mtime + 10
+    os.utime(source, (later, later))
     running = clicks.start()
     with running.serve(port=0, allow=["shop_control.rules"]):
         status = running.controllers["counting"].status

@@ -109,10 +109,12 @@ class Publisher:
             self._run(lane)
 
     def _run(self, lane: Lane) -> None:
-        if self._threaded and lane.thread is None:
-            name = f"rechannel-publish-{lane.name}"
-            lane.thread = daemon_thread(partial(self._loop, lane), name)
-            lane.thread.start()
+        """Start the thread of a lane, unless it has one. A thread that another call has made is running by then."""
+        with self._changed:
+            if self._threaded and lane.thread is None:
+                name = f"rechannel-publish-{lane.name}"
+                lane.thread = daemon_thread(partial(self._loop, lane), name)
+                lane.thread.start()
 
     def recover(self, state: JournalState) -> None:
         """Publish what was committed and not published. What no present sink is owed is given up."""

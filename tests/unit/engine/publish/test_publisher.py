@@ -539,6 +539,37 @@ def test_what_an_error_means_is_asked_before_what_was_chosen():
     assert "quarantine" not in bench.state.notes
 
 
+def test_a_sink_that_is_released_while_its_thread_starts_has_one_thread(monkeypatch):
+    bench, _ = skipping(2)
+    committed(bench, 1)
+    while bench.publisher.publish_next():
+        pass
+    bench.publisher = bench.made()
+    made: list[str] = []
+    release = Thread(target=lambda: bench.publisher.release("behind"))
+
+    class Slow(Thread):
+        """One that another thread overtakes between its making and its start."""
+
+        def start(self) -> None:
+            made.append(self.name)
+            if made == ["rechannel-publish-direct", "rechannel-publish-behind"]:
+                release.start()
+                release.join(0.3)
+            super().start()
+
+    monkeypatch.setattr(
+        "rechannel.engine.publish.publisher.daemon_thread",
+        lambda target, name: Slow(target=target, name=name, daemon=True),
+    )
+    bench.publisher.start()
+    release.join()
+    bench.publisher.drain()
+    bench.publisher.close()
+    assert made == ["rechannel-publish-direct", "rechannel-publish-behind"]
+    assert [batch.timestep for batch in bench.behind.batches] == [1]
+
+
 def test_two_that_release_a_sink_at_once_queue_what_it_owes_once():
     bench, _ = skipping(2)
     committed(bench, 1, 2)
