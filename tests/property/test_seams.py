@@ -526,7 +526,7 @@ def test_no_schedule_at_the_seams_loses_or_doubles_a_row(
     thorough: bool, workers: ProcessPoolExecutor
 ) -> None:
     check_schedules(
-        simulate, range(5_000 if thorough else 60), NEEDED, workers, faults=(), brief=not thorough
+        simulate, range(5_000 if thorough else 40), NEEDED, workers, faults=(), brief=not thorough
     )
 
 

@@ -665,7 +665,7 @@ NEEDED = (
 def test_no_schedule_makes_a_difference(thorough: bool, workers: ProcessPoolExecutor) -> None:
     # In all of the first 250 together, everything happens that has to.
     check_schedules(
-        simulate, range(10_000 if thorough else 110), NEEDED, workers, brief=not thorough
+        simulate, range(10_000 if thorough else 80), NEEDED, workers, brief=not thorough
     )
 
 

@@ -38,6 +38,7 @@ def counted(resource, batch):
     return batch
 
 
+@pytest.mark.slow  # in process, both are tested in every run
 def test_each_row_is_in_one_branch_and_a_resource_outlives_timesteps(spark, tmp_path):
     stream = rc.read(spark).generator(
         numbers, schema="n BIGINT, price BIGINT", rows=300, per_timestep=60, name="numbers"

@@ -30,6 +30,7 @@ from tests.support.asking import client_of
 BINS = 16
 
 
+@pytest.mark.slow  # in process, it is tested in every run
 def test_monitor_shows_loads_to_prometheus_and_in_telemetry(spark, state, out, briefly_undisturbed):
     monitor = rc.control.library.Monitor(operators=["followed"], timesteps=1, keys=3)
     job = job_of(spark, out, state, [monitor], flow={"rows": BRIEF})

@@ -74,7 +74,6 @@ def shown(spark, directory):
     return sorted(tuple(row) for row in found.collect())
 
 
-FAST = {"sliding, changed, late rows read"}
 CASES = {
     "tumbling, left alone": (SIZE_MS, SIZE_MS, False, False),
     "tumbling, changed, late rows read": (SIZE_MS, SIZE_MS, True, True),
@@ -82,12 +81,10 @@ CASES = {
 }
 
 
+@pytest.mark.slow  # windows on Spark are in tests/spark/test_nexmark_late.py in every run
 @pytest.mark.parametrize(
     ("size_ms", "every_ms", "changed", "wanted"),
-    [
-        pytest.param(*case, id=name, marks=[] if name in FAST else pytest.mark.slow)
-        for name, case in CASES.items()
-    ],
+    [pytest.param(*case, id=name) for name, case in CASES.items()],
 )
 def test_windows_are_those_of_a_batch(spark, tmp_path, size_ms, every_ms, changed, wanted):
     stream = rc.read(spark).generator(

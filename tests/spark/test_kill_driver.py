@@ -50,7 +50,7 @@ def wait_for_moment(driver, state, epoch, moment):
 
 @pytest.mark.parametrize("in_flight", [2, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_killed_driver_goes_on(child, tmp_path, thorough, in_flight):
-    kills = 25 if thorough else 2
+    kills = 25 if thorough else 1
     timesteps = 3 * kills + 4
     rows = PER_TIMESTEP * timesteps
     undisturbed = run_in_process(
@@ -58,7 +58,7 @@ def test_a_killed_driver_goes_on(child, tmp_path, thorough, in_flight):
         tmp_path / "a/state",
     )
     place, interrupted = tmp_path / "b", []
-    for moment in moments(kills, seed=kills + in_flight):
+    for moment in moments(kills, seed=kills + 2 * in_flight):
         before = journal_of(place / "state") if place.exists() else None
         driver = child(drive, place=str(place), rows=rows, in_flight=in_flight)
         wait_for_moment(driver, place / "state", before.epoch if before else 0, moment)

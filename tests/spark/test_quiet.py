@@ -59,5 +59,6 @@ def test_a_job_that_is_stopped_says_nothing(tmp_path):
     assert "py4j" not in before.lower()
 
 
+@pytest.mark.slow  # the test above has a session in every run
 def test_nor_does_one_whose_session_ends_with_the_program(tmp_path):
     assert stopped(tmp_path, "program")[1] == ""

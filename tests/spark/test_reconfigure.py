@@ -217,6 +217,7 @@ def test_logic_with_other_state_takes_it_over(spark, state, out, undisturbed):
     same(job, out, undisturbed, ["balances", "branches"])
 
 
+@pytest.mark.slow  # in process, the simulation has them in every run
 def test_branches_come_and_go(spark, state, out, undisturbed):
     job = start(spark, ledger(out), state, **SLOW)
     late = job.stream("balances").write.parquet(f"{out}/late", name="late")

@@ -108,7 +108,8 @@ def test_running_functions_are_those_of_a_batch(spark, tmp_path, on):
     assert len(got) == ROWS if on is None else ROWS * 0.2 < len(got) < ROWS * 0.95
 
 
-@pytest.mark.parametrize(("size", "every"), [pytest.param(10, 10, marks=pytest.mark.slow), (12, 5)])
+@pytest.mark.slow  # the simulation has them in every run
+@pytest.mark.parametrize(("size", "every"), [(10, 10), (12, 5)])
 def test_windows_of_rows_are_those_of_a_batch(spark, tmp_path, size, every):
     windows = (
         stream(spark)

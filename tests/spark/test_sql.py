@@ -77,6 +77,7 @@ def test_all_tables_are_of_one_timestep_while_the_stream_is_changed(lower):
     assert len(seen) > 3
 
 
+@pytest.mark.slow  # in process, it is tested in every run
 def test_an_answer_stays_what_it_is_while_files_are_swept(lower):
     found = lower.sql("SELECT user, n FROM users")
     before = sorted(found.collect())
