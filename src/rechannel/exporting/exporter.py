@@ -36,20 +36,21 @@ class Exporter(JobListener):
         tracing: Tracing | None,
         metering: Metering | None,
         health: Health,
+        run: object,
     ) -> None:
-        """Begin to show the job's metrics. tracing, metering: None = without."""
+        """Begin to show the job's metrics. tracing, metering: None = without. run: of the driver."""
         self._job, self._spans = job, spans
         self._tracing, self._metering = tracing, metering
         self._health = health
         self._over = False
-        self._shown = None if metering is None else metering.begin(job, look, health.failed)
+        self._shown = None if metering is None else metering.begin(job, look, health.failed, run)
         health.begin()
 
     def on_events(self, events: Sequence[Event], missed: int) -> None:
         """Export what has happened."""
-        if self._metering is not None:
+        if self._metering is not None and self._shown is not None:
             with self._told():
-                self._metering.record(self._job, events)
+                self._metering.record(self._job, self._shown, events)
         if missed:
             self._spans.forget()
         for event in events:
@@ -94,9 +95,9 @@ class Exporter(JobListener):
 
 
 def exporter_of(
-    to: OpenTelemetry, job: str, look: Callable[[], Seen], trouble: Trouble
+    to: OpenTelemetry, job: str, look: Callable[[], Seen], trouble: Trouble, run: object
 ) -> Exporter:
-    """Make the listener. look: at the job, from any thread. trouble: takes what fails."""
+    """Make the listener. look: at the job, from any thread. trouble: takes what fails. run: tells drivers apart."""
     from opentelemetry.metrics import get_meter_provider
     from opentelemetry.trace import get_tracer_provider
 
@@ -111,4 +112,4 @@ def exporter_of(
     if to.metrics:
         metering = metering_of(to.meter_provider or get_meter_provider())
     spans = Spans(job, tasks=to.tasks, committed=look().status.timestep)
-    return Exporter(job, look, spans, tracing=tracing, metering=metering, health=health)
+    return Exporter(job, look, spans, tracing=tracing, metering=metering, health=health, run=run)

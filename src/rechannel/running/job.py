@@ -96,6 +96,7 @@ class RunningJob(Observed, Queried):
             )
         self._over = self._life.over
         self._bins, self._flow = Latest(), Latest()
+        self._run = object()  # tells this run from others of the job
         self._life.start()
 
     # Watching ------------------------------------------------------------------------------------------------
@@ -125,7 +126,8 @@ class RunningJob(Observed, Queried):
         Nothing of the stream waits for it. What fails is in `status.troubles` under "opentelemetry". `close()` on what
         is returned ends it; `join()` waits until all of a job that has ended is passed to the providers.
         """
-        exporter = exporter_of(to, self.name, partial(seen_of, self), self._hub.troubles)
+        look = partial(seen_of, self)
+        exporter = exporter_of(to, self.name, look, self._hub.troubles, self._run)
         return Listening(exporter, self._heard(), exporter.close)
 
     def release(self, sink: str) -> int:

@@ -8,8 +8,8 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.metrics import MeterProvider, ObservableCounter
+from opentelemetry.sdk.metrics.export import AggregationTemporality, InMemoryMetricReader
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -34,11 +34,11 @@ def until(holds):
 
 @pytest.fixture
 def start(tmp_path):
-    """Starts a job of a name, with one timestep: its handle, and what pushes rows."""
-    started = []
+    """Starts a job of a name, or starts it again: its handle, and what pushes rows."""
+    started, inputs = [], {}
 
     def make(name="shop", to=None):
-        rows = script("k STRING")
+        rows = inputs.setdefault(name, script("k STRING"))
         flow = (
             rc.read()
             .memory(rows, name="rows")
@@ -223,6 +223,69 @@ def test_two_jobs_share_the_instruments_of_a_provider(start, kept, caplog):
     assert [
         record for record in caplog.records if "has been created already" in record.message
     ] == []
+
+
+SHOP = frozenset({"rechannel.job.name": "shop"}.items())
+ROWS_IN = "rechannel.rows.in", SHOP
+SECONDS_OF = "rechannel.timestep.duration", SHOP
+
+
+def test_a_job_that_starts_again_in_the_process_goes_on_counting(start, kept):
+    to = rc.OpenTelemetry(traces=False, **kept.to)
+    first = start(to=to)
+    first.push("a", "b", "c")
+    ended(first)
+    assert numbers(kept.reader)[ROWS_IN] == 3
+    second = start(to=to)
+    assert numbers(kept.reader)[ROWS_IN] == 3
+    second.push("a")
+    ended(second)
+    told = numbers(kept.reader)
+    assert told[ROWS_IN] == 4
+    assert told["rechannel.timesteps.committed", SHOP] == 2
+    assert told[SECONDS_OF][0] == 2
+
+
+def test_counters_of_readers_that_want_differences_never_fall(start):
+    reader = InMemoryMetricReader(
+        preferred_temporality={ObservableCounter: AggregationTemporality.DELTA}
+    )
+    meters = MeterProvider([reader])
+    to = rc.OpenTelemetry(traces=False, meter_provider=meters)
+    added = []
+    for keys in ("abc", "a"):
+        made = start(to=to)
+        made.push(*keys)
+        ended(made)
+        added.append(numbers(reader)[ROWS_IN])
+    meters.shutdown()
+    assert added == [3, 1]
+
+
+def test_a_run_that_is_exported_twice_is_counted_once(start, kept):
+    to = rc.OpenTelemetry(traces=False, **kept.to)
+    made = start(to=to)
+    made.push("a")
+    until(lambda: numbers(kept.reader).get(SECONDS_OF, (0,))[0] == 1)
+    again = made.job.export(to)
+    made.push("b")
+    ended(made)
+    assert again.join(SECONDS)
+    told = numbers(kept.reader)
+    assert told[ROWS_IN] == 2
+    assert told[SECONDS_OF][0] == 2
+
+
+def test_what_was_before_the_export_is_not_counted(start, kept):
+    made = start()
+    made.push("a", "b")
+    exporting = made.job.export(rc.OpenTelemetry(traces=False, **kept.to))
+    made.push("c")
+    made.job.stop(SECONDS)
+    assert exporting.join(SECONDS)
+    told = numbers(kept.reader)
+    assert told[ROWS_IN] == 1
+    assert told["rechannel.timestep.number", SHOP] == 2
 
 
 class Refusing(SpanProcessor):
