@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rechannel.errors import RechannelError
+from rechannel.exporting.error_texts import ErrorText
 from rechannel.exporting.health import Health
 from rechannel.exporting.opentelemetry import SCOPE, OpenTelemetry
 from rechannel.exporting.span import Span
@@ -111,5 +112,7 @@ def exporter_of(
         tracing = Tracing(provider.get_tracer(SCOPE, __version__))
     if to.metrics:
         metering = metering_of(to.meter_provider or get_meter_provider())
-    spans = Spans(job, tasks=to.tasks, committed=look().status.timestep)
+    spans = Spans(
+        job, tasks=to.tasks, committed=look().status.timestep, errors=ErrorText(to.errors)
+    )
     return Exporter(job, look, spans, tracing=tracing, metering=metering, health=health, run=run)

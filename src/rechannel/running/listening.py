@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from rechannel.errors import one_sentence
 from rechannel.logs import fields, logging_for
 from rechannel.monitoring import JobListener, JobStatus, ReconfigurationSummary
 from rechannel.telemetry.facts import TimestepProgress
@@ -145,10 +146,11 @@ class Listening:
             self.failures += 1
             first = self.failures == 1
             _LOG.warning(
-                "listener %s failed in %s, and the job goes on: %r",
+                "listener %s failed in %s, and the job goes on: %s: %s",
                 type(self._listener).__name__,
                 name or call.__name__,
-                error,
+                type(error).__name__,
+                one_sentence(error),
                 exc_info=error if first else None,
                 extra=fields(
                     "listener_failed",
