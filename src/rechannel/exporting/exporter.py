@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rechannel.errors import RechannelError
 from rechannel.exporting.error_texts import ErrorText
-from rechannel.exporting.health import Health
+from rechannel.exporting.health import METRICS, TRACES, Health
 from rechannel.exporting.opentelemetry import SCOPE, OpenTelemetry
 from rechannel.exporting.span import Span
 from rechannel.exporting.spans import Spans
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Exporter(JobListener):
-    """Exports a job. What fails becomes a trouble; its calls come from one thread, which nothing waits for."""
+    """Exports a job. What fails becomes a trouble; its calls come from one thread, for which nothing waits."""
 
     def __init__(
         self,
@@ -50,13 +50,12 @@ class Exporter(JobListener):
     def on_events(self, events: Sequence[Event], missed: int) -> None:
         """Export what has happened."""
         if self._metering is not None and self._shown is not None:
-            with self._told():
+            with self._tried():
                 self._metering.record(self._job, self._shown, events)
         if missed:
             self._spans.forget()
         for event in events:
-            with self._told():
-                self._trace(self._spans.see(event))
+            self._trace(self._spans.see(event))
         if missed:
             msg = (
                 f"{missed} events were not exported: passing spans on takes longer than the timesteps. Use a"
@@ -66,13 +65,11 @@ class Exporter(JobListener):
 
     def on_reconfigured(self, summary: ReconfigurationSummary) -> None:
         """Export a reconfiguration."""
-        with self._told():
-            self._trace(self._spans.reconfigured(summary))
+        self._trace(self._spans.reconfigured(summary))
 
     def on_terminated(self, status: JobStatus) -> None:
         """Export what is left."""
-        with self._told():
-            self._trace(self._spans.finish())
+        self._trace(self._spans.finish())
         self._over = True
 
     def close(self) -> None:
@@ -81,18 +78,25 @@ class Exporter(JobListener):
             self._metering.end(self._job, self._shown, keep=self._over)
         self._health.end()
 
+    def look(self) -> None:
+        """Let time pass: what has failed may be over while nothing happens."""
+        self._health.look()
+
     def _trace(self, spans: Iterable[Span]) -> None:
-        if self._tracing is not None:
-            self._tracing.make(spans)
+        if self._tracing is None:
+            return
+        with self._tried():
+            for span in spans:
+                with self._health.passing_on():
+                    if self._tracing.make(span):
+                        self._health.passed_on()
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _tried(self) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # processors are the user's
+        except Exception as error:  # the stream and the other events do not suffer for it
             self._health.failed(error)
-        else:
-            self._health.well()
 
 
 def exporter_of(
@@ -105,7 +109,8 @@ def exporter_of(
     from rechannel.exporting.metering import metering_of
     from rechannel.exporting.tracing import Tracing
 
-    health = Health(trouble)
+    signals = {TRACES: to.traces, METRICS: to.metrics}
+    health = Health(trouble, signals=frozenset(name for name, used in signals.items() if used))
     tracing = metering = None
     if to.traces:
         provider = to.tracer_provider or get_tracer_provider()

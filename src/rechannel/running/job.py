@@ -128,7 +128,7 @@ class RunningJob(Observed, Queried):
         """
         look = partial(seen_of, self)
         exporter = exporter_of(to, self.name, look, self._hub.troubles, self._run)
-        return Listening(exporter, self._heard(), exporter.close)
+        return Listening(exporter, self._heard(), exporter.close, exporter.look)
 
     def release(self, sink: str) -> int:
         """Let a sink in quarantine publish what it owes; returns how many timesteps. Raises NotReadyError."""

@@ -67,9 +67,16 @@ class Listening:
     """Calls a listener until the job ends or `close` is called."""
 
     def __init__(
-        self, listener: JobListener, heard: Heard, ended: Callable[[], None] = lambda: None
+        self,
+        listener: JobListener,
+        heard: Heard,
+        ended: Callable[[], None] = lambda: None,
+        looked: Callable[[], None] = lambda: None,
     ) -> None:
-        """Hear what happens from now on. `RunningJob.listen` makes it. ended: called after the last call."""
+        """Hear what happens from now on. `RunningJob.listen` makes it. ended: called after the last call. looked: after
+        each look, also if nothing has happened.
+        """
+        self._looked = looked
         self._ending = ended
         self._listener, self._heard = listener, heard
         self._closed = threading.Event()
@@ -101,6 +108,7 @@ class Listening:
         while not over and not self._closed.is_set():
             over = self._heard.over.wait(EVERY_S)
             self._look()
+            self._looked()
         if over:
             self._tell(self._listener.on_terminated, self._heard.status)
         if self._feed is not None:

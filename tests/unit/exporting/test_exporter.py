@@ -11,7 +11,7 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider, ObservableCounter
 from opentelemetry.sdk.metrics.export import AggregationTemporality, InMemoryMetricReader
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor, SpanExporter
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
@@ -325,6 +325,39 @@ def test_an_exporter_that_fails_is_a_trouble_though_the_sdk_swallows_it(start):
     assert made.job.status.message == "stopped"
     for name in ("opentelemetry.sdk", "opentelemetry.exporter"):
         assert logging.getLogger(name).handlers == []
+
+
+class Recovering(SpanExporter):
+    """Fails as long as it is told to."""
+
+    def __init__(self):
+        self.fails = True
+
+    def export(self, spans):
+        if self.fails:
+            raise ConnectionError("nobody answers")
+
+
+def test_the_trouble_is_over_with_the_next_span_that_is_exported(start):
+    exporter, tracers = Recovering(), TracerProvider(shutdown_on_exit=False)
+    tracers.add_span_processor(SimpleSpanProcessor(exporter))
+    made = start(to=rc.OpenTelemetry(tracer_provider=tracers, metrics=False))
+    made.push("a")
+    until(lambda: "opentelemetry" in made.job.status.troubles)
+    exporter.fails = False
+    made.push("b")
+    until(lambda: "opentelemetry" not in made.job.status.troubles)
+
+
+def test_the_trouble_of_a_thread_of_the_sdk_is_over_though_the_stream_is_idle(start, monkeypatch):
+    exporter, tracers = Recovering(), TracerProvider(shutdown_on_exit=False)
+    tracers.add_span_processor(BatchSpanProcessor(exporter))
+    made = start(to=rc.OpenTelemetry(tracer_provider=tracers, metrics=False))
+    made.push("a")
+    until(lambda: tracers.force_flush() and "opentelemetry" in made.job.status.troubles)
+    monkeypatch.setattr("rechannel.exporting.health.QUIET_SECONDS", 0.0)
+    until(lambda: "opentelemetry" not in made.job.status.troubles)
+    tracers.shutdown()
 
 
 class Hanging(SpanExporter):
