@@ -20,7 +20,7 @@ from rechannel.engine.loop.heartbeat import RENEW_SECONDS
 from rechannel.engine.loop.life import Life
 from rechannel.engine.program.deploying import UnchangedError
 from rechannel.engine.reconfigure.calls import wait_for
-from rechannel.engine.reconfigure.history import read_history
+from rechannel.engine.reconfigure.history_reader import HistoryReader
 from rechannel.engine.reconfigure.proposal import proposed_change
 from rechannel.engine.reconfigure.switch import offered_change
 from rechannel.engine.replay.selecting import asked_for
@@ -96,6 +96,7 @@ class RunningJob(Observed, Queried):
             )
         self._over = self._life.over
         self._bins, self._flow = Latest(), Latest()
+        self._history = HistoryReader(parts.store)
         self._run = object()  # tells this run from others of the job
         self._life.start()
 
@@ -373,7 +374,7 @@ class RunningJob(Observed, Queried):
             last: only this many of the newest; None = all that are kept. One file is read for each.
         """
         known = self._changes.coordination.records
-        found = read_history(self._parts.store, known, last)
+        found = self._history.read(known, last)
         return [ReconfigurationSummary.from_dict(fields) for fields in found]
 
     @property
