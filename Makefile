@@ -85,8 +85,8 @@ test-peers: environment  ## run the programs of other systems that the docs show
 
 picture:  ## take the pictures of pages that the docs show, in a real Chromium
 	scripts/bootstrap .venv-browser test,browser
-	.venv-browser/bin/python scripts/profile_page_picture.py
-	.venv-browser/bin/python scripts/dashboard_pictures.py
+	.venv-browser/bin/python -m scripts.profile_page_picture
+	.venv-browser/bin/python -m scripts.dashboard_pictures
 
 check: lint test  ## everything that has to hold before a merge
 

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Take the pictures of the dashboard that the docs show.
 
     make picture
@@ -8,23 +7,20 @@ Needs the extra `browser`, and Chromium: CHROMIUM=PATH names one that is not on 
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from playwright.sync_api import Browser, Page
+
+import rechannel as rc
+from rechannel.running import RunningJob
+from scripts.chromium import chromium
+from tests.support import busy_shop
+
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
-
-from playwright.sync_api import Browser, Page, sync_playwright  # noqa: E402
-
-import rechannel as rc  # noqa: E402
-from rechannel.running import RunningJob  # noqa: E402
-from tests.support import busy_shop  # noqa: E402
-
 IMAGES = ROOT / "docs" / "images"
 WIDTH, HEIGHT = 1_280, 1_500
 PHONE = {"width": 390, "height": 844}
@@ -34,19 +30,12 @@ INTERVAL_MS, ROWS = 1_000, 6_000
 
 def main() -> int:
     """Take the pictures, and return the exit status."""
-    browser = os.environ.get("CHROMIUM") or shutil.which("chromium")
-    if browser is None:
-        print("there is no Chromium: apt-get install chromium, or set CHROMIUM=PATH")
-        return 1
-    flags = ["--no-sandbox"] if os.geteuid() == 0 else []
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         job = busy_shop.start(Path(folder) / "state", interval_ms=INTERVAL_MS, rows=ROWS)
-        opened = playwright.chromium.launch(executable_path=browser, args=flags)
         try:
             with job.serve(port=0) as server:
-                _take(opened, job, server.url, server.token)
+                _take(browser, job, server.url, server.token)
         finally:
-            opened.close()
             job.stop()
     return 0
 

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Take the picture of a profile's page that the docs show.
 
     make picture
@@ -8,16 +7,13 @@ Needs the extra `browser`, and Chromium: CHROMIUM=PATH names one that is not on 
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 import tempfile
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
-
 import rechannel as rc
 from rechannel.profiling.report.page import write_page
+from scripts.chromium import chromium
 
 ROOT = Path(__file__).parent.parent
 LOG = ROOT / "docs" / "examples" / "word-count.zstd"
@@ -29,16 +25,10 @@ ZOOMS = 3
 
 def main() -> int:
     """Take the picture, and return the exit status."""
-    browser = os.environ.get("CHROMIUM") or shutil.which("chromium")
-    if browser is None:
-        print("there is no Chromium: apt-get install chromium, or set CHROMIUM=PATH")
-        return 1
-    flags = ["--no-sandbox"] if os.geteuid() == 0 else []
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         page = Path(folder) / "page.html"
         write_page(rc.profile(LOG, since="15 seconds"), page)
-        opened = playwright.chromium.launch(executable_path=browser, args=flags)
-        tab = opened.new_page(
+        tab = browser.new_page(
             viewport={"width": WIDTH, "height": HEIGHT},
             color_scheme="light",
             reduced_motion="reduce",
@@ -53,7 +43,6 @@ def main() -> int:
             tab.mouse.move(4, 4)
         tab.wait_for_timeout(300)
         tab.screenshot(path=PICTURE)
-        opened.close()
     print(f"wrote {PICTURE.relative_to(ROOT)}")
     return 0
 

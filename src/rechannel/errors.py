@@ -228,7 +228,12 @@ _CALLING = "An error occurred while calling "
 
 def one_sentence(error: BaseException) -> str:
     """What an error says, on one line and without the stack of any language; its class where it says nothing."""
-    said, _, more = str(error).partition("\n")
+    return first_sentence(str(error)) or type(error).__name__
+
+
+def first_sentence(text: str) -> str:
+    """What the text of an error says, on one line and without the stack of any language."""
+    said, _, more = text.partition("\n")
     if said.startswith(_CALLING):
         said = more.removeprefix(": ").partition("\n")[0]
     for stack in ("\tat ", "Driver stacktrace", " at org.apache.spark", "JVM stacktrace"):
@@ -236,4 +241,12 @@ def one_sentence(error: BaseException) -> str:
     said = " ".join(said.split())
     if len(said) > MESSAGE_CHARACTERS:
         said = f"{said[: MESSAGE_CHARACTERS - 4].rstrip()} ..."
-    return said or type(error).__name__
+    return said
+
+
+def within(text: str, most: int) -> str:
+    """Return a text of at most `most` bytes of UTF-8: its beginning, if it is longer."""
+    if len(text) * 4 <= most or len(text.encode(errors="replace")) <= most:
+        return text
+    kept = text[:most].encode(errors="replace")[: most - 4].decode(errors="ignore")
+    return f"{kept.rstrip()} ..."

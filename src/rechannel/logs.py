@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from rechannel.errors import one_sentence, within
+
 FIELDS: Mapping[str, str] = {
     "event": "what happened",
     "job": "name of the job; `None` if there is none, and in worker processes",
@@ -30,6 +32,9 @@ FIELDS: Mapping[str, str] = {
 }
 """By name: what a field holds."""
 
+MOST_BYTES = 2_048
+"""Of a field that is text, in UTF-8."""
+
 _JOB: ContextVar[str | None] = ContextVar("rechannel_job", default=None)
 
 
@@ -44,12 +49,15 @@ def logging_for(job: str) -> Iterator[None]:
 
 
 def fields(event: str, **of: object) -> dict[str, object]:
-    """Return the fields of a record, for `extra=`. An error becomes its sentence."""
+    """Return the fields of a record, for `extra=`. An error becomes its first line, and no text is long."""
     return {
         "event": event,
         "job": _JOB.get(),
-        **{
-            name: str(value) if isinstance(value, BaseException) else value
-            for name, value in of.items()
-        },
+        **{name: _bounded(value) for name, value in of.items()},
     }
+
+
+def _bounded(value: object) -> object:
+    if isinstance(value, BaseException):
+        value = one_sentence(value)
+    return within(value, MOST_BYTES) if isinstance(value, str) else value

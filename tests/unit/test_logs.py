@@ -15,7 +15,7 @@ import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
-from rechannel.logs import FIELDS, fields, logging_for
+from rechannel.logs import FIELDS, MOST_BYTES, fields, logging_for
 from rechannel.sources.memory import MemoryReader
 from rechannel.testing import script
 from rechannel.threads import DaemonThreads, daemon_thread
@@ -91,6 +91,43 @@ def test_a_thread_logs_for_the_job_that_it_was_begun_for():
         "job": None,
         "reason": "gone",
     }
+
+
+@pytest.mark.parametrize("reason", ["x" * 1_000_000, "é" * 100_000, OSError("x" * 1_000_000)])
+def test_no_field_is_long(reason):
+    assert len(fields("five", reason=reason)["reason"].encode()) <= MOST_BYTES
+
+
+def test_of_an_error_the_first_line_is_logged():
+    raised = ValueError("not a price\nrow: user-17, 4 Main Street")
+    assert fields("six", reason=raised)["reason"] == "not a price"
+
+
+def raised_names(tree):
+    """(call of the log, names of exceptions that are in scope)."""
+
+    def walk(node, names):
+        if isinstance(node, ast.ExceptHandler) and node.name:
+            names |= {node.name}
+        if isinstance(node, ast.FunctionDef):
+            names |= {
+                arg.arg
+                for arg in node.args.args
+                if arg.annotation and re.search("Error|Exception", ast.unparse(arg.annotation))
+            }
+        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("_LOG."):
+            yield node, names
+        for child in ast.iter_child_nodes(node):
+            yield from walk(child, names)
+
+    yield from walk(tree, frozenset())
+
+
+def test_no_message_has_the_whole_text_of_an_error():
+    for path in sorted(SOURCES.rglob("*.py")):
+        for call, names in raised_names(ast.parse(path.read_text(encoding="utf-8"))):
+            said = {arg.id for arg in call.args[1:] if isinstance(arg, ast.Name)}
+            assert not said & names, (path, call.lineno)
 
 
 class Failing(rc.monitoring.JobListener):

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from rechannel.cli.options import JsonOption
 from rechannel.cli.screen import count, err, share, show, show_json, show_table, table
 from rechannel.errors import RefusedError
 
@@ -32,7 +33,7 @@ def demo(
         Path | None,
         typer.Option(metavar="DIR", help="Directory for input, state and output, which are kept."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Replay a year of real flights, and prove the result.
 

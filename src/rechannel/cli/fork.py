@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from rechannel.cli.options import JsonOption
 from rechannel.cli.screen import count, show, show_json, size
 from rechannel.errors import RefusedError
 
@@ -24,7 +25,7 @@ def fork(
             help="A savepoint, at which it begins; the job may run. [default: the latest commit; no driver may run]",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Begin a new state directory at a savepoint of another one.
 

@@ -15,7 +15,7 @@ from rechannel.cli.remote.client import TOKEN
 from rechannel.cli.remote.values import seconds
 from rechannel.cli.screen import count, say
 from rechannel.cli.signals import Asked
-from rechannel.errors import RechannelError, RefusedError
+from rechannel.errors import RechannelError, RefusedError, one_sentence
 from rechannel.logs import fields
 from rechannel.reconfigure.notation import byte_count
 from rechannel.threads import DaemonThreads
@@ -126,7 +126,7 @@ def _try_to_remove(server: IngestServer, states: Sequence[str], stop: Callable[[
     except RechannelError as error:
         _LOG.warning(
             "ingest: nothing is removed: %s",
-            error,
+            one_sentence(error),
             extra=fields("ingest_not_removed", reason=error),
         )
 

@@ -9,6 +9,9 @@ import typer
 Target = Annotated[
     str, typer.Argument(metavar="FILE[:name]", help="A Python file, and the variable of the job.")
 ]
+StateTarget = Annotated[
+    str, typer.Argument(metavar="STATE_DIR", help="State directory of the job, or its URL.")
+]
 AllowOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rechannel.cli.options import JsonOption, StateTarget
 from rechannel.cli.screen import show, show_json
 
 if TYPE_CHECKING:
@@ -16,15 +17,13 @@ LEFT = 1
 
 
 def repair(
-    directory: Annotated[
-        str, typer.Argument(metavar="STATE_DIR", help="State directory of the job, or its URL.")
-    ],
+    directory: StateTarget,
     yes: Annotated[bool, typer.Option("--yes", help="Do everything that is advised.")] = False,
     do: Annotated[
         list[str] | None,
         typer.Option("--do", metavar="ID", help="Do it for this finding. May be repeated."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show what is wrong with a state directory, and repair it on request.
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from rechannel.cli.options import InProcessOption, JsonOption, Target
 from rechannel.cli.screen import show, show_json
 from rechannel.errors import RefusedError
 
@@ -14,10 +15,7 @@ DIFFERS = 1
 
 
 def replay(  # noqa: PLR0913, PLR0917 - the options of the command
-    target: Annotated[
-        str,
-        typer.Argument(metavar="FILE[:name]", help="A Python file, and the variable of the job."),
-    ],
+    target: Target,
     first: Annotated[int, typer.Option("--from", metavar="T", help="The first timestep.")],
     last: Annotated[
         int | None, typer.Option("--to", metavar="T", help="The last one; default: the first.")
@@ -46,10 +44,8 @@ def replay(  # noqa: PLR0913, PLR0917 - the options of the command
             help="A module whose functions nodes may have been given while the job ran. May be repeated.",
         ),
     ] = None,
-    in_process: Annotated[
-        bool, typer.Option(help="Run in this process without Spark; only operators on Arrow data.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    in_process: InProcessOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Run committed timesteps again, and compare with what was committed.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rechannel.cli.options import InProcessOption, Target
 from rechannel.cli.remote.client import TokenOption, token_of
 from rechannel.cli.remote.values import seconds
 from rechannel.cli.screen import count
@@ -29,10 +30,7 @@ _EXPORT_SECONDS = 5.0
 
 
 def run(  # noqa: PLR0913, PLR0917 - the options of the command
-    target: Annotated[
-        str,
-        typer.Argument(metavar="FILE[:name]", help="A Python file, and the variable of the job."),
-    ],
+    target: Target,
     takeover: Annotated[
         bool, typer.Option(help="Fence a driver that still runs on the state directory.")
     ] = False,
@@ -84,9 +82,7 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
     until_idle: Annotated[
         bool, typer.Option(help="Stop when all present input is processed.")
     ] = False,
-    in_process: Annotated[
-        bool, typer.Option(help="Run in this process without Spark; only operators on Arrow data.")
-    ] = False,
+    in_process: InProcessOption = False,
     serve: Annotated[
         str | None,
         typer.Option(

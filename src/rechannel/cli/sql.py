@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rechannel.cli.options import JsonOption, StateTarget
 from rechannel.cli.screen import count, show, show_json, show_rows
 
 if TYPE_CHECKING:
@@ -15,9 +16,7 @@ if TYPE_CHECKING:
 
 
 def sql(
-    directory: Annotated[
-        str, typer.Argument(metavar="STATE_DIR", help="State directory of the job, or its URL.")
-    ],
+    directory: StateTarget,
     query: Annotated[str, typer.Argument(help="Such as 'SELECT * FROM counts'.")],
     timestep: Annotated[
         int | None, typer.Option(help="Show this timestep, if it is still kept.")
@@ -25,7 +24,7 @@ def sql(
     limit: Annotated[
         int, typer.Option(min=0, help="Maximum number of rows to show; 0 = all.")
     ] = 20,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Answer a SQL query over state, in which every operator is a table.
 

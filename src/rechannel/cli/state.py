@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rechannel.cli.options import JsonOption, StateTarget
 from rechannel.cli.screen import count, show, show_json, show_rows
 
 if TYPE_CHECKING:
@@ -13,9 +14,7 @@ if TYPE_CHECKING:
 
 
 def state(
-    directory: Annotated[
-        str, typer.Argument(metavar="STATE_DIR", help="State directory of the job, or its URL.")
-    ],
+    directory: StateTarget,
     operator: Annotated[str, typer.Argument(help="Name of the operator.")],
     timestep: Annotated[
         int | None, typer.Option(help="Show this timestep, if it is still kept.")
@@ -23,7 +22,7 @@ def state(
     limit: Annotated[
         int, typer.Option(min=0, help="Maximum number of rows to show; 0 = all.")
     ] = 20,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show the rows of an operator's state.
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from rechannel.cli.options import StateTarget
 from rechannel.cli.remote.client import TokenOption, is_url, token_of
 from rechannel.cli.screen import say, show
 from rechannel.cli.signals import Asked
@@ -15,10 +16,7 @@ _POLL_SECONDS = 0.2
 
 
 def ui(
-    directory: Annotated[
-        str,
-        typer.Argument(metavar="STATE_DIR", help="State directory of the job, or its URL."),
-    ],
+    directory: StateTarget,
     host: Annotated[str, typer.Option(help="Address to answer at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8522,
     token: TokenOption = None,

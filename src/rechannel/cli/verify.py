@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
+from rechannel.cli.options import JsonOption, StateTarget
 from rechannel.cli.screen import count, err, show, show_json, show_table, size, table
 
 if TYPE_CHECKING:
@@ -17,10 +18,8 @@ DAMAGED = 1
 
 
 def verify(
-    directory: Annotated[
-        str, typer.Argument(metavar="STATE_DIR", help="State directory of the job, or its URL.")
-    ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    directory: StateTarget,
+    as_json: JsonOption = False,
 ) -> None:
     """Read every file of a state directory.
 

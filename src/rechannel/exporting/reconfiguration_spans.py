@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rechannel.exporting.error_texts import ErrorText
 from rechannel.exporting.span import Key, Link, Span, Value
 from rechannel.exporting.timestep_spans import JOB, key_of
 from rechannel.monitoring import ReconfigurationSummary
@@ -19,8 +20,11 @@ FAILED = "failed"
 """The phase in which a reconfiguration has ended with an error."""
 
 
-def reconfiguration_spans(job: str, summary: ReconfigurationSummary) -> Iterator[Span]:
-    """Yield its root and its phases, as far as it came to them."""
+def reconfiguration_spans(
+    job: str, summary: ReconfigurationSummary, errors: ErrorText
+) -> Iterator[Span]:
+    """Yield its root and its phases, as far as it came to them. errors: how much of its reason they have."""
+    reason = errors.of(summary.reason)
     root: Key = ("reconfiguration", summary.id)
     start = float(min(summary.times.values()))
     yield Span(
@@ -28,9 +32,9 @@ def reconfiguration_spans(job: str, summary: ReconfigurationSummary) -> Iterator
         name="reconfiguration",
         start_ms=start,
         end_ms=float(max(summary.times.values())),
-        attributes={JOB: job, **_figures(summary)},
+        attributes={JOB: job, **_figures(summary, reason)},
         links=tuple(Link(to=key_of(number)) for number in _timesteps(summary)),
-        error=summary.reason or summary.phase if summary.phase == FAILED else None,
+        error=reason or summary.phase if summary.phase == FAILED else None,
     )
     at = start
     for name, ms in summary.phases_ms.to_dict().items():
@@ -45,14 +49,14 @@ def _timesteps(summary: ReconfigurationSummary) -> range:
     return range(summary.first_timestep, summary.last_timestep + 1)[:MOST_LINKS]
 
 
-def _figures(summary: ReconfigurationSummary) -> dict[str, Value]:
+def _figures(summary: ReconfigurationSummary, reason: str) -> dict[str, Value]:
     return {
         "rechannel.reconfiguration.id": summary.id,
         "rechannel.reconfiguration.change": summary.change,
         "rechannel.reconfiguration.strategy": summary.strategy,
         "rechannel.reconfiguration.cause": summary.cause,
         "rechannel.reconfiguration.phase": summary.phase,
-        "rechannel.reconfiguration.reason": summary.reason,
+        "rechannel.reconfiguration.reason": reason,
         "rechannel.reconfiguration.steps": summary.steps.made,
         "rechannel.reconfiguration.bins.moved": summary.bins,
         "rechannel.reconfiguration.moved": summary.bytes,

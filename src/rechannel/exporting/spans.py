@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rechannel.exporting.error_texts import ErrorText
 from rechannel.exporting.reconfiguration_spans import reconfiguration_spans
 from rechannel.exporting.span import Span
 from rechannel.exporting.timestep_spans import (
@@ -35,9 +36,11 @@ from rechannel.telemetry.task_finished import TaskFinished
 class Spans:
     """Folds events and reconfigurations into spans. One thread tells."""
 
-    def __init__(self, job: str, *, tasks: int, committed: int) -> None:
-        """tasks: how many of each operator have a span. committed: the last timestep that was before."""
-        self._job, self._most = job, tasks
+    def __init__(self, job: str, *, tasks: int, committed: int, errors: ErrorText) -> None:
+        """tasks: how many of each operator have a span. committed: the last timestep that was before. errors: how much
+        spans have of them.
+        """
+        self._job, self._most, self._errors = job, tasks, errors
         self._committed = committed
         self._open: dict[int, OpenTimestep] = {}
         self._over: list[ReconfigurationSummary] = []
@@ -52,7 +55,7 @@ class Spans:
                     open_.see(event)
             case TimestepFailed():
                 if (open_ := self._open.pop(event.timestep, None)) is not None:
-                    yield failed_span(self._job, open_, event)
+                    yield failed_span(self._job, open_, event, self._errors)
             case TimestepCommitted():
                 yield from self._commit(event)
             case SinkPublished():
@@ -97,4 +100,4 @@ class Spans:
             last = summary.last_timestep
             if committed is None or last is None or last <= committed:
                 self._over.remove(summary)
-                yield from reconfiguration_spans(self._job, summary)
+                yield from reconfiguration_spans(self._job, summary, self._errors)

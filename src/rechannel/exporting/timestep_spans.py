@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rechannel.exporting.error_texts import ErrorText
 from rechannel.exporting.span import Key, Link, Span, Value
 from rechannel.metrics.of_operators import sums_of
 from rechannel.telemetry.events import (
@@ -80,9 +81,10 @@ def committed_spans(
             yield from _operators(open_, committed, span, most)
 
 
-def failed_span(job: str, open_: OpenTimestep, failed: TimestepFailed) -> Span:
-    """Return the span of an attempt that failed."""
-    error = f"{failed.error}: {failed.message}" if failed.message else failed.error
+def failed_span(job: str, open_: OpenTimestep, failed: TimestepFailed, errors: ErrorText) -> Span:
+    """Return the span of an attempt that failed. errors: how much of the error's text it has."""
+    said = errors.of(failed.message)
+    error = f"{failed.error}: {said}" if said else failed.error
     return Span(
         key=("failed", failed.timestep, failed.at_ms),
         name="timestep",

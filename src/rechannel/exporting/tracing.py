@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
 
 from opentelemetry.context import Context
 from opentelemetry.trace import (
@@ -30,12 +29,8 @@ class Tracing:
         self._tracer, self._most = tracer, most
         self._known: OrderedDict[Key, SpanContext] = OrderedDict()
 
-    def make(self, spans: Iterable[Span]) -> None:
-        """Begin and end spans, every parent before its children."""
-        for span in spans:
-            self._make(span)
-
-    def _make(self, span: Span) -> None:
+    def make(self, span: Span) -> bool:
+        """Begin and end a span, every parent before its children. Returns whether it is sampled, so that it counts."""
         made = self._tracer.start_span(
             span.name,
             context=self._under(span.parent),
@@ -53,6 +48,7 @@ class Tracing:
         self._known[span.key] = made.get_span_context()
         while len(self._known) > self._most:
             self._known.popitem(last=False)
+        return made.get_span_context().trace_flags.sampled
 
     def _under(self, parent: Key | None) -> Context:
         """Return a context that has the parent alone, and nothing of this thread's."""

@@ -180,7 +180,7 @@ class Committer:
         if self._trouble is None:
             _LOG.warning(
                 "ingest: the log cannot be written: %s",
-                error,
+                one_sentence(error),
                 extra=fields("ingest_failed", reason=error),
             )
         self._trouble, self._failed_at = one_sentence(error), self.clock()
@@ -191,6 +191,6 @@ class Committer:
         except StorageError as error:
             _LOG.warning(
                 "ingest: what is known cannot be written down, and is tried again: %s",
-                error,
+                one_sentence(error),
                 extra=fields("ingest_not_noted", reason=error),
             )

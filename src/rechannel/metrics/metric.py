@@ -44,7 +44,7 @@ class Kind(StrEnum):
     """How a number behaves."""
 
     COUNTER = "counter"
-    """It only grows, from 0 at the start of the driver."""
+    """It only grows: from 0 at the start of the driver, or since its controller was installed."""
     GAUGE = "gauge"
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from threading import Condition, Event, Thread, current_thread
 
+from rechannel.errors import one_sentence
 from rechannel.logs import fields
 from rechannel.profiling.model.analysis import Analysis
 from rechannel.profiling.model.summaries import Profile, joined
@@ -105,7 +106,7 @@ class Watch:
             _LOG.warning(
                 "%s is no longer profiled: %s",
                 self.live.title,
-                error,
+                one_sentence(error),
                 extra=fields("profiling_ended", reason=error),
             )
         finally:
@@ -127,7 +128,7 @@ class Watch:
                 _LOG.warning(
                     "a window of %s could not be profiled: %s",
                     self.live.title,
-                    error,
+                    one_sentence(error),
                     extra=fields("profiling_failed", reason=error, failures=failures),
                 )
                 if failures == _FAILURES:

@@ -40,7 +40,7 @@ def bins_of(
         name: _bins(
             operator.routing,
             manifests.get(name, Manifest()),
-            list(_rows(name, tasks, _since(name, operator.routing, before))),
+            list(_rows(name, operator.routing.bins, tasks, _since(name, operator.routing, before))),
             [move for move in moves if move.operator == name],
         )
         for name, operator in configuration.operators.items()
@@ -87,9 +87,14 @@ def _since(name: str, routing: Routing, before: Sequence[tuple[int, Configuratio
     return found
 
 
-def _rows(name: str, tasks: Sequence[TimestepTasks], since: float) -> Iterator[Floats]:
-    """Yield the rows per bin of each timestep from one on, shape (bins,)."""
+def _rows(name: str, bins: int, tasks: Sequence[TimestepTasks], since: float) -> Iterator[Floats]:
+    """Yield the rows per bin of each timestep from one on, shape (bins,).
+
+    A timestep that was withdrawn and planned anew may have run with other bins than the journal has for it now, or some
+    of its tasks may: it is left out.
+    """
     for one in tasks:
         if one.timestep >= since and name in one.binned:
-            packed = one.operators[name].bins
-            yield np.sum([unpack_bins(text) for text in packed], axis=0, dtype=np.float64)
+            found = [unpack_bins(text) for text in one.operators[name].bins]
+            if all(len(rows) == bins for rows in found):
+                yield np.sum(found, axis=0, dtype=np.float64)

@@ -20,7 +20,7 @@ from rechannel.engine.loop.heartbeat import RENEW_SECONDS
 from rechannel.engine.loop.life import Life
 from rechannel.engine.program.deploying import UnchangedError
 from rechannel.engine.reconfigure.calls import wait_for
-from rechannel.engine.reconfigure.history import read_history
+from rechannel.engine.reconfigure.history_reader import HistoryReader
 from rechannel.engine.reconfigure.proposal import proposed_change
 from rechannel.engine.reconfigure.switch import offered_change
 from rechannel.engine.replay.selecting import asked_for
@@ -96,6 +96,8 @@ class RunningJob(Observed, Queried):
             )
         self._over = self._life.over
         self._bins, self._flow = Latest(), Latest()
+        self._history = HistoryReader(parts.store)
+        self._run = object()  # tells this run from others of the job
         self._life.start()
 
     # Watching ------------------------------------------------------------------------------------------------
@@ -125,8 +127,9 @@ class RunningJob(Observed, Queried):
         Nothing of the stream waits for it. What fails is in `status.troubles` under "opentelemetry". `close()` on what
         is returned ends it; `join()` waits until all of a job that has ended is passed to the providers.
         """
-        exporter = exporter_of(to, self.name, partial(seen_of, self), self._hub.troubles)
-        return Listening(exporter, self._heard(), exporter.close)
+        look = partial(seen_of, self)
+        exporter = exporter_of(to, self.name, look, self._hub.troubles, self._run)
+        return Listening(exporter, self._heard(), exporter.close, exporter.look)
 
     def release(self, sink: str) -> int:
         """Let a sink in quarantine publish what it owes; returns how many timesteps. Raises NotReadyError."""
@@ -371,7 +374,7 @@ class RunningJob(Observed, Queried):
             last: only this many of the newest; None = all that are kept. One file is read for each.
         """
         known = self._changes.coordination.records
-        found = read_history(self._parts.store, known, last)
+        found = self._history.read(known, last)
         return [ReconfigurationSummary.from_dict(fields) for fields in found]
 
     @property

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from rechannel.errors import one_sentence
 from rechannel.logs import fields, logging_for
 from rechannel.monitoring import JobListener, JobStatus, ReconfigurationSummary
 from rechannel.telemetry.facts import TimestepProgress
@@ -66,9 +67,16 @@ class Listening:
     """Calls a listener until the job ends or `close` is called."""
 
     def __init__(
-        self, listener: JobListener, heard: Heard, ended: Callable[[], None] = lambda: None
+        self,
+        listener: JobListener,
+        heard: Heard,
+        ended: Callable[[], None] = lambda: None,
+        looked: Callable[[], None] = lambda: None,
     ) -> None:
-        """Hear what happens from now on. `RunningJob.listen` makes it. ended: called after the last call."""
+        """Hear what happens from now on. `RunningJob.listen` makes it. ended: called after the last call. looked: after
+        each look, also if nothing has happened.
+        """
+        self._looked = looked
         self._ending = ended
         self._listener, self._heard = listener, heard
         self._closed = threading.Event()
@@ -100,6 +108,7 @@ class Listening:
         while not over and not self._closed.is_set():
             over = self._heard.over.wait(EVERY_S)
             self._look()
+            self._looked()
         if over:
             self._tell(self._listener.on_terminated, self._heard.status)
         if self._feed is not None:
@@ -145,10 +154,11 @@ class Listening:
             self.failures += 1
             first = self.failures == 1
             _LOG.warning(
-                "listener %s failed in %s, and the job goes on: %r",
+                "listener %s failed in %s, and the job goes on: %s: %s",
                 type(self._listener).__name__,
                 name or call.__name__,
-                error,
+                type(error).__name__,
+                one_sentence(error),
                 exc_info=error if first else None,
                 extra=fields(
                     "listener_failed",

@@ -22,14 +22,22 @@ def status_of(job: RunningJob) -> dict[str, Any]:
 
 
 def with_configured(
-    status: JobStatus, configuration: Configuration, offsets: Mapping[str, Any]
+    status: JobStatus,
+    configuration: Configuration,
+    offsets: Mapping[str, Any],
+    *,
+    as_of_ms: int | None = None,
 ) -> dict[str, Any]:
-    """Return a status with how its operators are configured, and the offsets of its sources."""
+    """Return a status with how its operators are configured, and the offsets of its sources.
+
+    as_of_ms: since when the driver has said nothing, Unix milliseconds; None = it is asked itself.
+    """
     fields = status.to_dict()
     standing = fields.pop("operators")
     return {
         **fields,
         "version": __version__,
+        "as_of_ms": as_of_ms,
         "operators": {
             name: {**standing.get(name, {}), **configured}
             for name, configured in operators_of(configuration).items()

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from rechannel.errors import DataflowError, MissingFileError, SourceError
+from rechannel.errors import DataflowError, MissingFileError, SourceError, one_sentence
 from rechannel.kernels.columnar.ranking import orderable
 from rechannel.kernels.functions.user_errors import user_error
 from rechannel.logs import fields
@@ -260,7 +260,7 @@ class TableReader(NativeReader):
                 "%s could not be read; the previous rows stay in use, and it is retried in %g s: %s",
                 self._what,
                 wait_s,
-                error,
+                one_sentence(error),
                 extra=fields("table_not_read", retry_seconds=wait_s, reason=error),
             )
             return None

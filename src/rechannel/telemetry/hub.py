@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rechannel.errors import one_sentence
 from rechannel.kernels.tasks.report import TaskReport
 from rechannel.logs import fields
 from rechannel.sources.backlog import Backlog
@@ -247,8 +248,9 @@ class Hub:
         """Record the end of the job, and write what is waiting."""
         text = None if error is None else str(error)
         self._see(JobStopped(job=self._job, at_ms=int(self._clock()), error=text))
-        how = "as it was asked to" if text is None else text
-        _LOG.info("job %r has ended: %s", self._job, how, extra=fields("job_ended", reason=text))
+        reason = None if error is None else one_sentence(error)
+        how = reason or "as it was asked to"
+        _LOG.info("job %r has ended: %s", self._job, how, extra=fields("job_ended", reason=reason))
         if self._log is not None:
             self._log.close()
 

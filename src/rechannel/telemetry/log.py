@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Condition
 
+from rechannel.errors import one_sentence
 from rechannel.logs import fields
 from rechannel.telemetry.events import Event, Note, event_to_json
 from rechannel.telemetry.files import EventFiles
@@ -177,7 +178,7 @@ class EventLog:
                 _LOG.warning(
                     "telemetry cannot be written to %s (%s): events are lost, the job goes on",
                     self._directory,
-                    error,
+                    one_sentence(error),
                     extra=fields("telemetry_not_written", reason=error),
                 )
             self._refused = True

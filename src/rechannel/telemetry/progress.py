@@ -135,6 +135,12 @@ class Progress:
             began = (each.started.at_ms for each in self._open.values() if each.started)
             return min(began, default=None)
 
+    @property
+    def troubles(self) -> dict[str, str]:
+        """What fails and is retried, as far as events say: a sentence by topic."""
+        with self._lock:
+            return dict(self._troubles)
+
     def see(self, *events: Event) -> None:
         """Fold events, in the order in which they happened."""
         with self._lock:

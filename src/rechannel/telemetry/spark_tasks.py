@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rechannel.errors import one_sentence
 from rechannel.logs import fields
 from rechannel.telemetry.build import join, stages_wanted
 from rechannel.telemetry.events import Event
@@ -73,7 +74,7 @@ class SparkTasks:
             if self._failures == _FAILURES:
                 _LOG.warning(
                     "telemetry goes on without Spark's task metrics: %s",
-                    error,
+                    one_sentence(error),
                     extra=fields("task_metrics_lost", reason=error),
                 )
             return list(events)

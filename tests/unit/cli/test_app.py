@@ -1,17 +1,32 @@
 from __future__ import annotations
 
+import ast
 import platform
 import subprocess
 import sys
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
+import rechannel.cli
 from rechannel.cli.bench import find_checkout
 from rechannel.cli.screen import count, moment, share, size, some
 from rechannel.errors import SetUpError
 from tests.support.clicks import Clicks
 
 COMMANDS = ("demo", "run", "status", "state", "sql", "events", "verify", "bench")
+
+
+def test_what_several_commands_have_is_declared_once():
+    declared = Counter(
+        ast.unparse(node)
+        for path in Path(rechannel.cli.__file__).parent.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in {"typer.Argument", "typer.Option"}
+    )
+    assert [text for text, times in declared.items() if times > 2] == []
 
 
 def test_version(rechannel):

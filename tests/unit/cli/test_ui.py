@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import httpx
@@ -18,6 +19,8 @@ from rechannel.cli.inspect.directory import open_directory
 from rechannel.cli.inspect.watched import FRESH_S, Saved
 from rechannel.errors import NotReadyError
 from rechannel.serve.watched_server import serve_watched
+from rechannel.sources.backlog import Backlog
+from rechannel.sources.memory import MemoryReader
 from rechannel.testing import script
 from tests.support.asking import client_of, get
 
@@ -87,6 +90,55 @@ def test_it_follows_a_job_that_runs(clicks, saved, seconds):
     assert job.status()["timestep"] == 0  # what was read holds for a second
     seconds[0] += FRESH_S
     assert (job.status()["active"], job.status()["timestep"]) == (True, 1)
+
+
+def test_it_says_as_of_when_a_job_is_that_gets_nowhere(clicks, seconds):
+    """The troubles are those after the last commit, and what waits gets older."""
+    clicks.push([("ann", 1)])
+    hub = clicks.running._hub
+    hub.troubles("sources", OSError("the broker is gone"))
+    commit_ms = clicks.running.last_progress.committed_ms
+    job = Saved(
+        open_directory(clicks.directory),
+        clock=lambda: seconds[0],
+        wall_ms=lambda: commit_ms + 600_000,
+    )
+    until_told = job.status()
+    while "sources" not in until_told["troubles"]:
+        seconds[0] += FRESH_S
+        time.sleep(0.01)
+        until_told = job.status()
+    assert until_told["troubles"] == {"sources": "the broker is gone"}
+    assert until_told["committed_ms"] == commit_ms
+    assert until_told["as_of_ms"] >= commit_ms
+    waiting = until_told["operators"]["users"]
+    assert waiting["tasks"] == 2
+    hub.troubles("sources", None)
+    while job.status()["troubles"]:
+        seconds[0] += FRESH_S
+        time.sleep(0.01)
+    clicks.running.stop()
+    seconds[0] += FRESH_S
+    ended = job.status()
+    assert (ended["active"], ended["troubles"]) == (False, {})
+    assert commit_ms <= ended["as_of_ms"] < commit_ms + 600_000
+
+
+def test_what_waits_at_a_source_gets_older_while_the_job_runs(clicks, monkeypatch, seconds):
+    monkeypatch.setattr(MemoryReader, "backlog", lambda self, end, stream_ms: Backlog(rows=7))
+    clicks.push([("ann", 1)])
+    commit_ms = clicks.running.last_progress.committed_ms
+    wall = [commit_ms]
+    job = Saved(open_directory(clicks.directory), clock=lambda: seconds[0], wall_ms=lambda: wall[0])
+    while job.status()["committed_ms"] != commit_ms:
+        seconds[0] += FRESH_S
+        time.sleep(0.01)
+    before = job.status()["lag"]["clicks"]
+    wall[0] += 60_000
+    seconds[0] += FRESH_S
+    later = job.status()["lag"]["clicks"]
+    assert (later["rows"], later["at_ms"]) == (7, before["at_ms"])
+    assert later["seconds"] >= before["seconds"] + 59
 
 
 def test_a_job_that_failed_says_why(tmp_path):

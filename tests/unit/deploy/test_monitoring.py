@@ -22,6 +22,9 @@ RULES = yaml.safe_load((DEPLOY / "prometheus" / "rules.yml").read_text())
 TESTS = yaml.safe_load((DEPLOY / "prometheus" / "rules_test.yml").read_text())
 DASHBOARD = json.loads((DEPLOY / "grafana" / "rechannel.json").read_text())
 SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
+DOCS = DEPLOY.parent / "docs"
+TABLES = {"rechannel_marks"}
+"""Names on pages that are tables of PostgreSQL."""
 EVERYWHERE = {"instance", "job"}
 """Labels that Prometheus gives to every sample."""
 
@@ -91,6 +94,40 @@ def test_the_dashboard_asks_for_what_there_is(labels):
         check(labels, each["expr"], set())
     (job,) = (each for each in DASHBOARD["templating"]["list"] if each["name"] == "job")
     assert metrics(job["definition"]) <= labels.keys()
+
+
+def written(page):
+    """Every rule in the YAML of a page."""
+    found = []
+    for block in re.findall(r"^```yaml\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S):
+        parsed = yaml.safe_load(block)
+        if isinstance(parsed, dict):
+            found += [rule for group in parsed.get("groups", ()) for rule in group["rules"]]
+    return found
+
+
+def test_rules_of_the_docs_ask_for_what_there_is(labels):
+    rules_by_page = {page.name: written(page) for page in sorted(DOCS.rglob("*.md"))}
+    assert len(rules_by_page["http.md"]) >= 2
+    for rule in [rule for found in rules_by_page.values() for rule in found]:
+        summary = rule.get("annotations", {}).get("summary", "")
+        any_of = set.union(*(labels[name] for name in metrics(rule["expr"]) & labels.keys()), set())
+        check(labels, rule["expr"], set())
+        assert set(re.findall(r"\$labels\.(\w+)", summary)) <= any_of | EVERYWHERE
+
+
+def test_no_page_names_a_metric_that_is_gone(labels):
+    families = {
+        family
+        for name in labels
+        for family in (name, re.sub("_(total|bucket|sum|count)$", "", name))
+    }
+    for page in [*sorted(DOCS.rglob("*.md")), DEPLOY.parent / "README.md"]:
+        named = set(
+            re.findall(r"(?<![\w./-])rechannel_[a-z_]+\w", page.read_text(encoding="utf-8"))
+        )
+        unknown = {name for name in named if name not in families and not name.endswith("_")}
+        assert unknown <= TABLES, (page, unknown)
 
 
 def test_what_is_not_there_would_be_found(labels):

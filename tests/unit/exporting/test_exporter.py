@@ -8,10 +8,10 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.metrics import MeterProvider, ObservableCounter
+from opentelemetry.sdk.metrics.export import AggregationTemporality, InMemoryMetricReader
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor, SpanExporter
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
@@ -34,11 +34,11 @@ def until(holds):
 
 @pytest.fixture
 def start(tmp_path):
-    """Starts a job of a name, with one timestep: its handle, and what pushes rows."""
-    started = []
+    """Starts a job of a name, or starts it again: its handle, and what pushes rows."""
+    started, inputs = [], {}
 
     def make(name="shop", to=None):
-        rows = script("k STRING")
+        rows = inputs.setdefault(name, script("k STRING"))
         flow = (
             rc.read()
             .memory(rows, name="rows")
@@ -225,6 +225,69 @@ def test_two_jobs_share_the_instruments_of_a_provider(start, kept, caplog):
     ] == []
 
 
+SHOP = frozenset({"rechannel.job.name": "shop"}.items())
+ROWS_IN = "rechannel.rows.in", SHOP
+SECONDS_OF = "rechannel.timestep.duration", SHOP
+
+
+def test_a_job_that_starts_again_in_the_process_goes_on_counting(start, kept):
+    to = rc.OpenTelemetry(traces=False, **kept.to)
+    first = start(to=to)
+    first.push("a", "b", "c")
+    ended(first)
+    assert numbers(kept.reader)[ROWS_IN] == 3
+    second = start(to=to)
+    assert numbers(kept.reader)[ROWS_IN] == 3
+    second.push("a")
+    ended(second)
+    told = numbers(kept.reader)
+    assert told[ROWS_IN] == 4
+    assert told["rechannel.timesteps.committed", SHOP] == 2
+    assert told[SECONDS_OF][0] == 2
+
+
+def test_counters_of_readers_that_want_differences_never_fall(start):
+    reader = InMemoryMetricReader(
+        preferred_temporality={ObservableCounter: AggregationTemporality.DELTA}
+    )
+    meters = MeterProvider([reader])
+    to = rc.OpenTelemetry(traces=False, meter_provider=meters)
+    added = []
+    for keys in ("abc", "a"):
+        made = start(to=to)
+        made.push(*keys)
+        ended(made)
+        added.append(numbers(reader)[ROWS_IN])
+    meters.shutdown()
+    assert added == [3, 1]
+
+
+def test_a_run_that_is_exported_twice_is_counted_once(start, kept):
+    to = rc.OpenTelemetry(traces=False, **kept.to)
+    made = start(to=to)
+    made.push("a")
+    until(lambda: numbers(kept.reader).get(SECONDS_OF, (0,))[0] == 1)
+    again = made.job.export(to)
+    made.push("b")
+    ended(made)
+    assert again.join(SECONDS)
+    told = numbers(kept.reader)
+    assert told[ROWS_IN] == 2
+    assert told[SECONDS_OF][0] == 2
+
+
+def test_what_was_before_the_export_is_not_counted(start, kept):
+    made = start()
+    made.push("a", "b")
+    exporting = made.job.export(rc.OpenTelemetry(traces=False, **kept.to))
+    made.push("c")
+    made.job.stop(SECONDS)
+    assert exporting.join(SECONDS)
+    told = numbers(kept.reader)
+    assert told[ROWS_IN] == 1
+    assert told["rechannel.timestep.number", SHOP] == 2
+
+
 class Refusing(SpanProcessor):
     """Raises."""
 
@@ -262,6 +325,39 @@ def test_an_exporter_that_fails_is_a_trouble_though_the_sdk_swallows_it(start):
     assert made.job.status.message == "stopped"
     for name in ("opentelemetry.sdk", "opentelemetry.exporter"):
         assert logging.getLogger(name).handlers == []
+
+
+class Recovering(SpanExporter):
+    """Fails as long as it is told to."""
+
+    def __init__(self):
+        self.fails = True
+
+    def export(self, spans):
+        if self.fails:
+            raise ConnectionError("nobody answers")
+
+
+def test_the_trouble_is_over_with_the_next_span_that_is_exported(start):
+    exporter, tracers = Recovering(), TracerProvider(shutdown_on_exit=False)
+    tracers.add_span_processor(SimpleSpanProcessor(exporter))
+    made = start(to=rc.OpenTelemetry(tracer_provider=tracers, metrics=False))
+    made.push("a")
+    until(lambda: "opentelemetry" in made.job.status.troubles)
+    exporter.fails = False
+    made.push("b")
+    until(lambda: "opentelemetry" not in made.job.status.troubles)
+
+
+def test_the_trouble_of_a_thread_of_the_sdk_is_over_though_the_stream_is_idle(start, monkeypatch):
+    exporter, tracers = Recovering(), TracerProvider(shutdown_on_exit=False)
+    tracers.add_span_processor(BatchSpanProcessor(exporter))
+    made = start(to=rc.OpenTelemetry(tracer_provider=tracers, metrics=False))
+    made.push("a")
+    until(lambda: tracers.force_flush() and "opentelemetry" in made.job.status.troubles)
+    monkeypatch.setattr("rechannel.exporting.health.QUIET_SECONDS", 0.0)
+    until(lambda: "opentelemetry" not in made.job.status.troubles)
+    tracers.shutdown()
 
 
 class Hanging(SpanExporter):

@@ -15,6 +15,11 @@ def test_a_number_of_tasks_that_is_none_is_refused(tasks):
         rc.OpenTelemetry(tasks=tasks)
 
 
+def test_an_amount_of_error_text_that_is_unknown_is_refused():
+    with pytest.raises(rc.errors.RefusedError, match=r"must be one of \['class', 'line', 'text'\]"):
+        rc.OpenTelemetry(errors="all")
+
+
 def test_exporting_nothing_is_refused():
     with pytest.raises(rc.errors.RefusedError, match=r"nothing would be exported"):
         rc.OpenTelemetry(traces=False, metrics=False)

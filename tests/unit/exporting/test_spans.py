@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rechannel.exporting.error_texts import ErrorText
 from rechannel.exporting.spans import Spans
 from rechannel.monitoring import PhaseTimes, ReconfigurationSummary, Steps
 from rechannel.telemetry.events import (
@@ -51,7 +52,7 @@ def summary(first, last, *, phase="done", reason=""):
 
 @pytest.fixture
 def spans():
-    return Spans("shop", tasks=0, committed=4)
+    return Spans("shop", tasks=0, committed=4, errors=ErrorText.LINE)
 
 
 def names(made):

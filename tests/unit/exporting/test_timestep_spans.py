@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from rechannel.exporting.error_texts import TEXT_BYTES, ErrorText
 from rechannel.exporting.span import Link
 from rechannel.exporting.timestep_spans import (
     OpenTimestep,
@@ -123,7 +126,7 @@ def test_tasks_of_a_wrong_clock_stay_in_the_phase():
 
 def test_an_attempt_that_fails_is_one_span_with_its_error():
     failed = TimestepFailed(timestep=7, at_ms=1_020, error="OSError", message="full", again_ms=100)
-    span = failed_span("shop", opened(), failed)
+    span = failed_span("shop", opened(), failed, ErrorText.LINE)
     assert (span.name, span.parent, span.start_ms, span.end_ms) == ("timestep", None, 1_000, 1_020)
     assert span.error == "OSError: full"
     assert span.attributes == {
@@ -133,6 +136,28 @@ def test_an_attempt_that_fails_is_one_span_with_its_error():
         "error.type": "OSError",
         "rechannel.timestep.retried": True,
     }
+
+
+@pytest.mark.parametrize(
+    ("errors", "told"),
+    [
+        ("class", "ValueError"),
+        ("line", "ValueError: not a price: operator prices"),
+        ("text", "ValueError: not a price: operator prices\n  row: user-17, 4 Main Street"),
+    ],
+)
+def test_a_span_has_of_an_error_what_was_asked_for(errors, told):
+    said = "not a price: operator prices\n  row: user-17, 4 Main Street"
+    failed = TimestepFailed(timestep=7, at_ms=1_020, error="ValueError", message=said)
+    assert failed_span("shop", opened(), failed, ErrorText(errors)).error == told
+
+
+@pytest.mark.parametrize("errors", list(ErrorText))
+@pytest.mark.parametrize("said", ["x" * 10_000_000, "é\n" * 1_000_000, "\U0001f600" * 20_000])
+def test_no_text_of_an_error_is_long(errors, said):
+    failed = TimestepFailed(timestep=7, at_ms=1_020, error="ValueError", message=said)
+    told = failed_span("shop", opened(), failed, errors).error
+    assert len(told.encode()) <= len("ValueError: ") + TEXT_BYTES
 
 
 def test_a_sink_publishes_in_the_trace_of_its_timestep():

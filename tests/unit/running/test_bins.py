@@ -42,6 +42,13 @@ def test_only_operators_with_state_have_bins():
     assert (found.bytes, found.rows, found.timesteps) == ((0, 0, 0, 0), None, 0)
 
 
+@pytest.mark.parametrize("withdrawn", [([9] * 8,), ([9] * 8, [9] * 4)])
+def test_a_withdrawn_timestep_that_ran_with_other_bins_is_left_out(withdrawn):
+    tasks = [timestep(7, *withdrawn), timestep(8, [1, 2, 3, 4])]
+    found = bins_of(configured(FOUR), [(1, configured(FOUR))], {}, tasks, [])["counts"]
+    assert (found.rows, found.timesteps) == ((1.0, 2.0, 3.0, 4.0), 1)
+
+
 def test_rows_are_means_over_the_timesteps_with_these_bins():
     now = configured(FOUR)
     tasks = [

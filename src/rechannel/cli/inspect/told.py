@@ -10,6 +10,7 @@ from rechannel.telemetry.events import Event, JobStarted, JobStopped, TimestepFa
 from rechannel.telemetry.progress import Progress
 from rechannel.telemetry.recent_events import RecentEvents
 from rechannel.telemetry.recent_tasks import RecentTasks
+from rechannel.telemetry.task_finished import TaskFinished
 from rechannel.telemetry.totals import Totals
 
 KEPT = 1_000
@@ -31,6 +32,8 @@ class Told:
     """What stopped the latest driver; None if nothing did, or it runs."""
     failures: int = 0
     """Failures of timesteps since it started."""
+    at_ms: int | None = None
+    """When the newest event happened, Unix milliseconds; None without events."""
 
     def see(self, events: Iterator[Event]) -> None:
         """Fold events, in the order in which they happened."""
@@ -47,6 +50,8 @@ class Told:
                 case TimestepFailed():
                     self.failures += 1
             self.totals.see(event)
+        times = [event.at_ms for event in events if not isinstance(event, TaskFinished)]
+        self.at_ms = max((self.at_ms, *times), key=lambda ms: ms or 0)
         self.progress.see(*events)
         self.tasks.see(events)
         self.events.see(events)

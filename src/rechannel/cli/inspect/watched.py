@@ -20,7 +20,8 @@ from rechannel.engine.journal.reading import read_only
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.journal.this_driver import this_holder
 from rechannel.engine.program.versions import current_record
-from rechannel.engine.reconfigure.history import read_history, read_one, summary
+from rechannel.engine.reconfigure.history import read_one, summary
+from rechannel.engine.reconfigure.history_reader import HistoryReader
 from rechannel.errors import NotReadyError, RefusedError
 from rechannel.model.configuration import Configuration
 from rechannel.monitoring import Act, DataflowNode, Flow, JobStatus, OperatorBins, SinkStatus
@@ -47,14 +48,21 @@ class Saved:
     """A job as its state directory shows it."""
 
     def __init__(
-        self, directory: StateDirectory, *, clock: Callable[[], float] = time.monotonic
+        self,
+        directory: StateDirectory,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall_ms: Callable[[], float] = lambda: time.time_ns() / 1e6,
     ) -> None:
-        """directory: of the job. clock: seconds. Raises DamagedStateError, NewerFormatError."""
+        """directory: of the job. clock: seconds. wall_ms: Unix milliseconds. Raises DamagedStateError,
+        NewerFormatError.
+        """
         self._directory = directory
-        self._clock = clock
+        self._clock, self._wall_ms = clock, wall_ms
         self._lock = threading.Lock()
         self._reader = self._reader_of(directory)
         self._told = Told()
+        self._history = HistoryReader(directory.store)
         self._read_s = float("-inf")
         self._state, self._condition = self._look()
 
@@ -73,7 +81,7 @@ class Saved:
         lease = read_lease(self._directory.store)  # before the journal: see `condition`
         state = read_only(self._directory.store)
         place = Place(
-            where=this_holder().where, wall_ms=time.time_ns() // 10**6, started=process_started
+            where=this_holder().where, wall_ms=int(self._wall_ms()), started=process_started
         )
         if self._reader is not None:
             self._told.see(self._reader.read())
@@ -99,29 +107,30 @@ class Saved:
         return known[-1][1]
 
     def status(self) -> dict[str, Any]:
-        """Its status as `job.status` would have shown it when its driver ended."""
+        """Its status as of the newest event that its driver wrote: what waits gets older while the job is active."""
         with self._lock:
             state, how = self._look()
             known, told = state.configurations, self._told
             configuration = known[-1][1] if known else Configuration(version=0)
             last = told.progress.last_progress
-            at_ms = 0 if last is None else last.committed_ms
+            active = how in {Condition.RUNNING, Condition.SILENT}
+            now_ms = self._wall_ms() if active or told.at_ms is None else told.at_ms
             sources = [node.name for node in self._nodes(state) if node.kind == "source"]
             status = JobStatus(
                 name=self.name,
-                active=how in {Condition.RUNNING, Condition.SILENT},
+                active=active,
                 message=self._message(how, told.error),
                 timestep=state.last_committed or 0,
                 configuration=configuration.version,
                 retries=told.failures,
-                troubles={} if last is None else dict(last.troubles),
+                troubles=told.progress.troubles,
                 committed_ms=None if last is None else last.committed_ms,
                 open_since_ms=told.progress.open_since_ms,
-                lag=lags_of(sources, last, at_ms),
-                operators=operators_of(configuration, last, told.totals.sums, at_ms),
+                lag=lags_of(sources, last, now_ms),
+                operators=operators_of(configuration, last, told.totals.sums, now_ms),
                 bad_rows={name: one.facts() for name, one in told.totals.sums.judged.items()},
             )
-            return with_configured(status, configuration, dict(state.offsets))
+            return with_configured(status, configuration, state.offsets, as_of_ms=told.at_ms)
 
     @staticmethod
     def _message(how: Condition, error: str | None) -> str:
@@ -138,7 +147,7 @@ class Saved:
         """The newest reconfigurations, oldest first."""
         records = self._now().coordination.records
         known = {record.id: record for record in records}
-        found = read_history(self._directory.store, records, last)
+        found = self._history.read(records, last)
         return [_with_bins_left(one, known.get(one["id"])) for one in found]
 
     def open_reconfigurations(self) -> list[dict[str, Any]]:

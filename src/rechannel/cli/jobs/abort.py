@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from rechannel.cli.remote.client import Client, JsonOption, TokenOption, UrlArgument
+from rechannel.cli.options import JsonOption
+from rechannel.cli.remote.client import Client, TokenOption, UrlArgument
 from rechannel.cli.screen import show, show_json
 
 

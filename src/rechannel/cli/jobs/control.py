@@ -8,7 +8,8 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from rechannel.cli.jobs.controllers import condition
-from rechannel.cli.remote.client import Client, JsonOption, TokenOption, UrlArgument
+from rechannel.cli.options import JsonOption
+from rechannel.cli.remote.client import Client, TokenOption, UrlArgument
 from rechannel.cli.remote.commands import url_of
 from rechannel.cli.remote.values import seconds
 from rechannel.cli.screen import show, show_json

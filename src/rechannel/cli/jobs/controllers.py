@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from rechannel.cli.remote.client import Client, JsonOption, TokenOption, UrlArgument
+from rechannel.cli.options import JsonOption
+from rechannel.cli.remote.client import Client, TokenOption, UrlArgument
 from rechannel.cli.screen import count, show, show_json, show_table, table
 
 

@@ -16,7 +16,8 @@ from rechannel.cli.jobs.reconfigure import (
     outcome,
     wait_for_end,
 )
-from rechannel.cli.remote.client import Client, JsonOption, TokenOption, UrlArgument, base_of
+from rechannel.cli.options import JsonOption
+from rechannel.cli.remote.client import Client, TokenOption, UrlArgument, base_of
 from rechannel.cli.remote.options import expanded
 from rechannel.cli.screen import show, show_json
 

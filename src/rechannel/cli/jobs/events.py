@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rechannel.cli.options import StateTarget
 from rechannel.cli.screen import show, show_json
 from rechannel.errors import RefusedError
 
@@ -21,9 +22,7 @@ _POLL_SECONDS = 0.2
 
 
 def events(
-    directory: Annotated[
-        str, typer.Argument(metavar="STATE_DIR", help="State directory of the job, or its URL.")
-    ],
+    directory: StateTarget,
     follow: Annotated[
         bool,
         typer.Option("--follow", "-f", help="Show new events as they are written, until Ctrl-C."),

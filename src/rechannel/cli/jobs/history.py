@@ -6,7 +6,8 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from rechannel.cli.remote.client import Client, JsonOption, TokenOption, is_url
+from rechannel.cli.options import JsonOption
+from rechannel.cli.remote.client import Client, TokenOption, is_url
 from rechannel.cli.screen import count, moment, show, show_json, show_table, size, table
 from rechannel.errors import NotReadyError
 

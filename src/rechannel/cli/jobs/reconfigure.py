@@ -9,7 +9,8 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from rechannel.cli.remote.client import Client, JsonOption, TokenOption
+from rechannel.cli.options import JsonOption
+from rechannel.cli.remote.client import Client, TokenOption
 from rechannel.cli.remote.commands import Json, group, url_of
 from rechannel.cli.remote.options import Made, expanded
 from rechannel.cli.remote.strategy import ChosenStrategy

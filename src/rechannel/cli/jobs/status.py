@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
+from rechannel.cli.options import JsonOption, StateTarget
 from rechannel.cli.remote.client import Client, TokenOption, is_url
 from rechannel.cli.screen import count, moment, show, show_json, show_table, size, some, table
 from rechannel.profiling.model import words
@@ -23,10 +22,8 @@ _WORDS = {
 
 
 def status(
-    directory: Annotated[
-        str, typer.Argument(metavar="STATE_DIR", help="State directory of the job, or its URL.")
-    ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    directory: StateTarget,
+    as_json: JsonOption = False,
     token: TokenOption = None,
 ) -> None:
     """Show the driver, timestep, operators, sources and unpublished output of a job.

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 from rich.live import Live
 
-from rechannel.cli.remote.client import Client, JsonOption, TokenOption, UrlArgument
+from rechannel.cli.options import JsonOption
+from rechannel.cli.remote.client import Client, TokenOption, UrlArgument
 from rechannel.cli.remote.frame import frame
 from rechannel.cli.screen import out, say, show_json
 from rechannel.errors import NotReadyError

@@ -39,7 +39,6 @@ TokenOption: TypeAlias = Annotated[
     str | None,
     typer.Option(help=f"Token that the job was served with; default: that of {TOKEN}."),
 ]
-JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 _ERRORS: dict[str, type[RechannelError]] = {
     "unknown_operator": UnknownOperatorError,

@@ -15,7 +15,7 @@ from rechannel.control.events import ControlEvent, Dropped, Failed, Handled
 from rechannel.control.operation import Operation
 from rechannel.control.triggers import KINDS, METRICS, Moment, Trigger
 from rechannel.engine.control.outcomes import outcome_of, reply_of
-from rechannel.errors import RefusedError
+from rechannel.errors import RefusedError, one_sentence
 from rechannel.kernels.protocol.control import ControlMessage, OperatorHandler
 from rechannel.kernels.tasks.limited import FailedCallError, jsonable, within
 from rechannel.logs import fields
@@ -179,7 +179,7 @@ class Callback:
             _LOG.warning(
                 "controller %r: on_dispose failed: %s",
                 self.seat.name,
-                error,
+                one_sentence(error),
                 extra=fields("controller_not_disposed", controller=self.seat.name, reason=error),
             )
 

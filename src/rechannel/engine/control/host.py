@@ -42,7 +42,7 @@ from rechannel.engine.reconfigure.asking import Measurements
 from rechannel.engine.reconfigure.calls import Calls, wait_for
 from rechannel.engine.reconfigure.reconfigurer import Reconfigurer
 from rechannel.engine.stages.runner import Placed
-from rechannel.errors import RefusedError
+from rechannel.errors import RefusedError, first_sentence, one_sentence
 from rechannel.logs import fields
 from rechannel.model.configuration import Configuration
 from rechannel.model.eventtime import Times
@@ -222,7 +222,7 @@ class ControlHost:
                 raise
             _LOG.warning(
                 "%s; the stream goes on without it",
-                error,
+                one_sentence(error),
                 extra=fields("controller_absent", controller=installation.name, reason=error),
             )
             self._residents.explain(installation.name, str(error))
@@ -302,7 +302,7 @@ class ControlHost:
         reason = suspended_by(seat, event)
         if not reason:
             return [event]
-        error = f", last {event.error}" if isinstance(event, Failed) else ""
+        error = f", last {first_sentence(event.error)}" if isinstance(event, Failed) else ""
         _LOG.warning(
             "controller %r is suspended: %s%s",
             seat.name,

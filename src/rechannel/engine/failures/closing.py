@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from rechannel.engine.failures.blame import is_severed
-from rechannel.errors import FencedError, RechannelError, gone_error
+from rechannel.errors import FencedError, RechannelError, gone_error, one_sentence
 from rechannel.logs import fields
 from rechannel.threads import daemon_thread
 
@@ -61,7 +61,7 @@ def _taken(what: str, step: Callable[[], object], seconds: float) -> str | None:
     if thread.is_alive():
         return f"closing {what} takes longer than {seconds:.1f} s and is not waited for"
     if raised:
-        return f"closing {what} failed: {type(raised[0]).__name__}: {raised[0]}"
+        return f"closing {what} failed: {type(raised[0]).__name__}: {one_sentence(raised[0])}"
     return None
 
 

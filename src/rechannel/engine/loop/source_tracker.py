@@ -10,7 +10,7 @@ from functools import partial
 from rechannel.engine.failures.blame import blame_of
 from rechannel.engine.loop.core.stream_time import StreamTime
 from rechannel.engine.stages.runner import SourceSlice, Timestep
-from rechannel.errors import StorageError
+from rechannel.errors import StorageError, one_sentence
 from rechannel.logs import fields
 from rechannel.model.configuration import Configuration
 from rechannel.sources.backlog import Backlog, Backlogged
@@ -118,7 +118,7 @@ class SourceTracker:
                 _LOG.warning(
                     "source %r cannot tell its backlog: %s",
                     name,
-                    error,
+                    one_sentence(error),
                     extra=fields("backlog_unknown", source=name, reason=error),
                 )
             self._silent.add(name)
@@ -239,7 +239,7 @@ def _close(name: str, reader: SourceReader) -> None:
         _LOG.warning(
             "source %r could not be closed: %s",
             name,
-            error,
+            one_sentence(error),
             extra=fields("not_closed", source=name, reason=error),
         )
 

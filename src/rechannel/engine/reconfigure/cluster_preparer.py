@@ -18,7 +18,7 @@ from rechannel.engine.reconfigure.rehearsal import (
     rehearse,
 )
 from rechannel.engine.reconfigure.switch import ProgramSwitch
-from rechannel.errors import NotReadyError, UserFunctionError
+from rechannel.errors import NotReadyError, UserFunctionError, one_sentence
 from rechannel.logs import fields
 from rechannel.model.eventtime import NEVER, Clock
 from rechannel.reconfigure.coordination import Now
@@ -225,7 +225,7 @@ class ClusterPreparer:
             except Exception as error:  # from the cluster: the change is over, and the job goes on
                 _LOG.warning(
                     "executors that are no longer needed may stay: %s",
-                    error,
+                    one_sentence(error),
                     extra=fields("executors_not_released", reconfiguration=record.id, reason=error),
                 )
 

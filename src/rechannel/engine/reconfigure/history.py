@@ -123,7 +123,7 @@ class History:
 
     def _mark_undone(self, record: Record) -> None:
         """Mark a change that was done as undone; the latencies in its file stay."""
-        body = _read(self._store, record_key(record.id))
+        body = read_file(self._store, record_key(record.id))
         if body["phase"] != record.phase:
             now = summary(record)
             body |= {name: now[name] for name in ("phase", "reason", "times")}
@@ -173,7 +173,7 @@ def damaged_records(store: Store) -> dict[str, str]:
 def check_record(store: Store, key: str) -> None:
     """Read the file of a reconfiguration. Raises DamagedStateError, NewerFormatError."""
     number_of(_id(key))
-    record = _read(store, key)
+    record = read_file(store, key)
     if record.get("id") != _id(key):
         msg = f"{key} holds the record of {record.get('id')}: it was written under another name"
         raise DamagedStateError(msg)
@@ -192,20 +192,25 @@ def read_history(
     Raises DamagedStateError.
     """
     records = {record.id: record for record in known}
-    files = {_id(key): key for key in store.list(RECONFIGURATIONS)}
+    files = listed(store)
     ids = sorted({*records, *files}, key=number_of)
     entries = []
     for id_ in ids if last is None else ids[-last:]:
         with suppress(MissingFileError):  # a job that runs deletes the oldest
-            entries.append(_read(store, files[id_]) if id_ in files else summary(records[id_]))
+            entries.append(read_file(store, files[id_]) if id_ in files else summary(records[id_]))
     return entries
+
+
+def listed(store: Store) -> dict[str, str]:
+    """Return the keys of all files, by the id of the reconfiguration."""
+    return {_id(key): key for key in store.list(RECONFIGURATIONS)}
 
 
 def read_one(store: Store, id_: str, known: Iterable[Record] = ()) -> dict[str, Any]:
     """One reconfiguration, as in `read_history`. Raises NotReadyError if there is none, DamagedStateError."""
     if _is_id(id_):  # and not the path of another file
         with suppress(MissingFileError):
-            return _read(store, record_key(id_))
+            return read_file(store, record_key(id_))
     for record in known:
         if record.id == id_:
             return summary(record)
@@ -213,7 +218,8 @@ def read_one(store: Store, id_: str, known: Iterable[Record] = ()) -> dict[str, 
     raise NotReadyError(msg)
 
 
-def _read(store: Store, key: str) -> dict[str, Any]:
+def read_file(store: Store, key: str) -> dict[str, Any]:
+    """Return the reconfiguration that a file has. Raises DamagedStateError, MissingFileError."""
     body: dict[str, Any] = unseal(store.read(key), name=key, newest=FORMAT)
     body.pop("format", None)
     return body

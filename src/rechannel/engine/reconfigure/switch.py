@@ -34,7 +34,7 @@ from rechannel.engine.reconfigure.kept_writers import OpenWriter, begin_new, wri
 from rechannel.engine.stages.loading import Loader, given_state, load_added
 from rechannel.engine.stages.runner import Runner
 from rechannel.engine.view.state_view import StateView
-from rechannel.errors import NotReadyError, RefusedError
+from rechannel.errors import NotReadyError, RefusedError, one_sentence
 from rechannel.logs import fields
 from rechannel.model.codec import Json
 from rechannel.reconfigure.changes.change import Change
@@ -93,7 +93,7 @@ def _close(name: str, opened: SourceReader | SinkWriter) -> None:
         _LOG.warning(
             "%r is no longer used and could not be closed: %s",
             name,
-            error,
+            one_sentence(error),
             extra=fields("not_closed", operator=name, reason=error),
         )
 

@@ -14,6 +14,7 @@ from rechannel.engine.reconfigure.cluster import Executor
 from rechannel.engine.reconfigure.placement import admitted_executors, place, surplus
 from rechannel.engine.spark.private import Anchor, Anchors
 from rechannel.engine.stages.runner import Placed
+from rechannel.errors import one_sentence
 from rechannel.logs import fields
 from rechannel.model.configuration import OperatorConfiguration
 
@@ -123,7 +124,7 @@ class Placing:
         except Py4JError as error:
             _LOG.warning(
                 "tasks are placed on the executors known before: %s",
-                error,
+                one_sentence(error),
                 extra=fields("executors_unknown", reason=error),
             )
             return self._alive

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rechannel.engine.reconfigure.cluster import Executor
 from rechannel.engine.spark.session.session import ADAPTIVE, STEADY
-from rechannel.errors import SessionError
+from rechannel.errors import SessionError, one_sentence
 from rechannel.logs import fields
 
 _LOG = logging.getLogger("rechannel")
@@ -123,7 +123,7 @@ def steady_copy(spark: SparkSession) -> Any:
     except (Py4JError, TypeError) as error:
         _LOG.warning(
             "a lost executor may end a stage that then runs again: %s",
-            error,
+            one_sentence(error),
             extra=fields("spark_lacks", reason=error),
         )
         return None
@@ -174,7 +174,7 @@ class Anchors:
         except (Py4JError, TypeError) as error:
             _LOG.warning(
                 "tasks are not placed: this Spark lacks what that needs: %s",
-                error,
+                one_sentence(error),
                 extra=fields("spark_lacks", reason=error),
             )
             return None

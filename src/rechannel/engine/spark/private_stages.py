@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rechannel.engine.spark.calls import nothing
 from rechannel.engine.spark.private import Anchor, SharedExchange, inner
 from rechannel.engine.spark.stages import ROWS, Call, Exchange, FrameStages, Rows
-from rechannel.errors import SessionError
+from rechannel.errors import SessionError, one_sentence
 from rechannel.logs import fields
 
 _LOG = logging.getLogger("rechannel")
@@ -34,7 +34,7 @@ def planned_stages(spark: SparkSession) -> PlannedStages | None:
     except (Py4JError, TypeError, AttributeError, SessionError) as error:
         _LOG.warning(
             "every timestep is planned anew: this Spark lacks what it takes: %s",
-            error,
+            one_sentence(error),
             extra=fields("spark_lacks", reason=error),
         )
         return None

@@ -31,6 +31,7 @@ from rechannel.engine.spark.placing import Placing
 from rechannel.engine.spark.prefetch_targets import bins_by_target, errand_for
 from rechannel.engine.spark.private import PlacedNumbers
 from rechannel.engine.spark.warmup_calls import FetchCall, UnpickleCall
+from rechannel.errors import one_sentence
 from rechannel.kernels.lsm.ahead import Attended, Errand
 from rechannel.logs import fields
 from rechannel.model.codec import decode
@@ -231,7 +232,7 @@ def _warmed(record: Record, warm: Callable[[], Any]) -> Mapping[str, Any]:
         _LOG.warning(
             "%s: a part of its preparation failed, so its first timesteps may be slower: %s",
             record.id,
-            error,
+            one_sentence(error),
             extra=fields("preparation_failed", reconfiguration=record.id, reason=error),
         )
         return {"warming": _line(error)}

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 
-from rechannel.errors import FencedError
+from rechannel.errors import FencedError, one_sentence
 from rechannel.logs import fields
 from rechannel.sinks.dataset.compacting import Compaction, StoppedError
 from rechannel.threads import daemon_thread
@@ -84,7 +84,7 @@ class Background:
                 _LOG.warning(
                     "dataset %s is compacted no longer: %s",
                     self._name,
-                    error,
+                    one_sentence(error),
                     extra=fields("compaction_ended", dataset=self._name, reason=error),
                 )
                 return
@@ -93,7 +93,7 @@ class Background:
                 _LOG.warning(
                     "dataset %s was not compacted: %s",
                     self._name,
-                    error,
+                    one_sentence(error),
                     extra=fields(
                         "compaction_failed", dataset=self._name, reason=error, failures=failures
                     ),

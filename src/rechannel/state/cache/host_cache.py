@@ -24,7 +24,7 @@ from pathlib import Path
 
 import xxhash
 
-from rechannel.errors import RefusedError
+from rechannel.errors import RefusedError, one_sentence
 from rechannel.logs import fields
 from rechannel.state.cache.partial_file import SUFFIX, CacheFile, write_whole
 from rechannel.state.owned import close_to_others, owned_folder, why_not_owned
@@ -148,7 +148,7 @@ class HostCache:
                 _told.add(self.directory)
                 _LOG.warning(
                     "no cache is used on this host: %s",
-                    error,
+                    one_sentence(error),
                     extra=fields("no_cache", reason=error),
                 )
             return False

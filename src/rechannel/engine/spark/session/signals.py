@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from rechannel.errors import one_sentence
 from rechannel.logs import fields
 
 _LOG = logging.getLogger("rechannel")
@@ -51,7 +52,7 @@ def passed_on(arrived: Callable[[str], None]) -> Iterator[bool]:
     except Exception as error:
         _LOG.warning(
             "the JVM of Spark ends at once at a signal: %s",
-            error,
+            one_sentence(error),
             extra=fields("spark_lacks", reason=error),
         )
     try:
@@ -62,7 +63,9 @@ def passed_on(arrived: Callable[[str], None]) -> Iterator[bool]:
                 classes.Signal.handle(of, handled)
         except Exception as error:  # the JVM has ended
             _LOG.debug(
-                "signals of the JVM: %s", error, extra=fields("signals_not_restored", reason=error)
+                "signals of the JVM: %s",
+                one_sentence(error),
+                extra=fields("signals_not_restored", reason=error),
             )
 
 

@@ -23,7 +23,7 @@ function Head({ job, leave }) {
   const at = status.committed_ms ? `, committed ${moment(status.committed_ms)}` : "";
   return html`<h1>${status.name}</h1>
     <span class=${`pill ${condition.replace(/ /g, "-")}`} role="status">${condition}</span>
-    <span class="about">timestep ${status.timestep}${at}; configuration ${status.configuration}; rechannel ${status.version}${may(job, "/plan") ? "" : "; read only"}</span>
+    <span class="about">timestep ${status.timestep}${at}; configuration ${status.configuration}; rechannel ${status.version}${status.as_of_ms ? `; as of ${moment(status.as_of_ms)}` : ""}${may(job, "/plan") ? "" : "; read only"}</span>
     <button type="button" class="quiet" onClick=${leave}>Forget the token</button>`;
 }
 

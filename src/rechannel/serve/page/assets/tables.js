@@ -55,13 +55,14 @@ function Phases({ of, longest }) {
 }
 
 export function Sources({ job }) {
-  const heads = [["source"], ["unread rows", true], ["unread bytes", true], ["oldest waits", true], ["rows a timestep", true], ["committed offset"]];
+  const heads = [["source"], ["unread rows", true], ["unread bytes", true], ["oldest waits", true], ["as of"], ["rows a timestep", true], ["committed offset"]];
   const about = (lag, what) => (lag.estimated === what ? "~" : "");
   const rows = Object.entries(job.status.lag).map(([name, lag]) => [name, [
     name,
     lag.rows === null ? "unknown" : about(lag, "rows") + count(lag.rows),
     lag.bytes === null ? "unknown" : about(lag, "bytes") + size(lag.bytes),
     lag.seconds === null ? "unknown" : `${lag.at_least ? "at least " : ""}${length(lag.seconds * 1e3)}`,
+    moment(lag.at_ms),
     brief(job.timesteps.at(-1)?.operators[name]?.rows_in),
     html`<code>${shortened(JSON.stringify(job.status.sources[name] ?? {}))}</code>`,
   ]]);
@@ -108,7 +109,7 @@ export function Troubles({ job }) {
   const found = troublesOf(job);
   const { message } = job.status;
   if (!found.length && !message.startsWith("failed")) return null;
-  return html`<section class="troubles" aria-label="Troubles" role="status"><h2>Troubles</h2><dl>
+  return html`<section class="troubles" aria-label="Troubles" role="status"><h2>Troubles${job.status.as_of_ms ? ` as of ${moment(job.status.as_of_ms)}` : ""}</h2><dl>
     ${message.startsWith("failed") && html`<dt>job</dt><dd>${message}</dd>`}
     ${found.map(([topic, text]) => html`<dt key=${topic}>${topic}</dt><dd key=${`${topic}:`}>${text}</dd>`)}
   </dl></section>`;
