@@ -119,8 +119,11 @@ class Context:
 
     def value(self, name: str) -> ValueHandle:
         """Return the key's value of a value state."""
-        handle = self._values.get(name)
-        return self._refused(name, ValueState.kind) if handle is None else handle
+        try:
+            return self._values[name]
+        except KeyError:
+            pass
+        return self._refused(name, ValueState.kind)
 
     def list(self, name: str) -> ListHandle:
         """Return the key's list of a list state."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, repeat
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -95,9 +95,9 @@ class _Calls:
     handles: Handles
     timers: Timers
     sides: dict[str, Side]
+    sizes: IntArray
+    """How many rows were made for each key."""
     rows: list[Any] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
-    """How many rows there are after each key."""
 
     @classmethod
     def of(cls, logic: ProcessLogic, arrivals: OperatorInput, failed: dict[int, str]) -> _Calls:
@@ -120,6 +120,7 @@ class _Calls:
             handles=handles_of(logic.states, cursor, held, count),
             timers=Timers(held),
             sides={name: ([], []) for name in logic.sides},
+            sizes=np.ones(count, dtype=np.int64),
         )
 
     def make(self) -> None:
@@ -142,20 +143,24 @@ class _Calls:
 
     def _call_each(self, context: Context, columns: LazyColumns) -> None:
         """Call the function once for every key, where nothing else can happen to one."""
-        function, cursor, rows, ends = self.logic.function, self.cursor, self.rows, self.ends
+        function, cursor, rows, sizes = self.logic.function, self.cursor, self.rows, self.sizes
         groups = self.arrivals.groups
         some = map(Rows, repeat(columns), groups.starts.tolist(), groups.ends.tolist())
         each = zip(range(len(self.keys)), self.keys, some, strict=True)
-        while len(ends) < len(self.keys):
+        while True:
             try:
                 for cursor.key, key, mine in each:
                     made = function(key, mine, context)
-                    if made is not None:
-                        rows += made if type(made) is list else rows_in(made)
-                    ends.append(len(rows))
+                    if type(made) is list and len(made) == 1:
+                        rows.append(made[0])
+                        continue
+                    every = [] if made is None else list(rows_in(made))
+                    sizes[cursor.key] = len(every)
+                    rows += every
+                return
             except Exception as error:
-                self._failed(error)
-                ends.append(len(rows))
+                self._failed(error, len(rows))
+                sizes[cursor.key] = 0
 
     def _call_in_turn(self, context: Context, columns: LazyColumns) -> None:
         """Call the function for the rows of every key, of one time after the other if they come so, and `on_timer`."""
@@ -164,7 +169,7 @@ class _Calls:
         until, timed = self.arrivals.clock.watermark, bool(self.logic.timers)
         each = zip(self.keys, groups.starts.tolist(), groups.ends.tolist(), strict=True)
         for at, (key, start, stop) in enumerate(each):
-            self.cursor.key = at
+            self.cursor.key, before = at, len(rows)
             if start < stop and at not in self.failed:
                 try:
                     if pieces is None:
@@ -176,10 +181,10 @@ class _Calls:
                 except _TimerFailed as failed:
                     raise failed.error from failed.error.__cause__
                 except Exception as error:
-                    self._failed(error)
+                    self._failed(error, before)
             if timed and self.timers.are_set(at):
                 self._fire(key, until, context)
-            self.ends.append(len(rows))
+            self.sizes[at] = len(rows) - before
 
     def _call_by_time(
         self, key: Any, pieces: list[_Piece], context: Context, columns: LazyColumns
@@ -247,8 +252,11 @@ class _Calls:
         )
         raise UserFunctionError(msg)
 
-    def _failed(self, error: Exception) -> None:
-        """Put the key back that the cursor is at. Raises UserFunctionError where there are no dead letters."""
+    def _failed(self, error: Exception, before: int) -> None:
+        """Put the key back that the cursor is at. Raises UserFunctionError where there are no dead letters.
+
+        before: how many rows there were before those of the key.
+        """
         at, key = self.cursor.key, self.keys[self.cursor.key]
         if not divides(self.logic) or isinstance(error, MemoryError):
             what = f"{function_name(self.logic.function)} for key {key!r}"
@@ -257,7 +265,7 @@ class _Calls:
         for handle in self.handles.values():
             handle.forget(at)
         self.timers.forget(at)
-        del self.rows[self.ends[-1] if self.ends else 0 :]
+        del self.rows[before:]
         for owners, made in self.sides.values():
             while owners and owners[-1] == at:
                 del owners[-1], made[-1]
@@ -267,9 +275,7 @@ class _Calls:
     def output(self) -> OperatorOutput:
         """Return all that the functions made. Raises UserFunctionError for what does not fit its columns."""
         logic, arrivals = self.logic, self.arrivals
-        ends = np.fromiter(chain((0,), self.ends), np.int64, len(self.ends) + 1)
-        counts: IntArray = ends[1:] - ends[:-1]
-        owners = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+        owners = np.repeat(np.arange(len(self.sizes), dtype=np.int64), self.sizes)
         emitted = self._emitted(owners, self.rows, logic.fields)
         shown, hashes = logic.emitted(arrivals, owners, emitted.columns, logic.fields)
         aside = {}
@@ -292,7 +298,7 @@ class _Calls:
         """Raise UserFunctionError if what was made for some keys does not fit its columns."""
         some = set(chosen)
         self._written(chosen, Emitted())
-        borders = [0, *self.ends]
+        borders = [0, *np.cumsum(self.sizes).tolist()]
         of = [(key, row) for key in chosen for row in self.rows[borders[key] : borders[key + 1]]]
         self._emitted([key for key, _ in of], [row for _, row in of], self.logic.fields)
         for name, side in self.sides.items():

@@ -967,3 +967,35 @@ def test_a_value_may_be_an_array():
     bench = Bench(keep, states={"many": rc.states.value_state("many ARRAY<BIGINT>")})
     assert bench.step(("ann", 1, 0), ("bob", 1, 0)) == [("ann", "n", 2), ("bob", "n", 2)]
     assert bench.state("many") == {"ann": [{"many": [1, 2]}], "bob": [{"many": [1, 2]}]}
+
+
+def test_a_value_that_is_changed_in_place_and_set_again_is_written():
+    def grow(user, rows, context):
+        handle = context.value("many")
+        many = handle.get([])
+        many += rows["v"]
+        handle.set(many)
+        return [("n", len(many))]
+
+    bench = Bench(grow, states={"many": rc.states.value_state("many ARRAY<BIGINT>")})
+    assert bench.step(("ann", 1, 0)) == [("ann", "n", 1)]
+    assert bench.step(("ann", 2, 0), ("bob", 3, 0)) == [("ann", "n", 2), ("bob", "n", 1)]
+    assert bench.state("many") == {"ann": [{"many": [1, 2]}], "bob": [{"many": [3]}]}
+
+
+def test_a_value_that_is_set_to_what_it_was_lives_as_long_as_another_one():
+    def again(user, rows, context):
+        handle = context.value("n")
+        found = handle.get(1)
+        handle.set(found)
+        if rows[0].v == 9:  # a key without a value has none afterwards, either
+            handle.clear()
+        return [("found", found)]
+
+    bench = Bench(again, states={"n": rc.states.value_state("n BIGINT", ttl="2 seconds")})
+    bench.step(("ann", 1, 0), now=1_000)
+    bench.step(("ann", 1, 0), ("bob", 9, 0), now=2_500)
+    bench.step(("cid", 1, 0), now=4_000)
+    assert set(bench.state("n")) == {"ann", "cid"}
+    bench.step(("dan", 1, 0), now=4_500)
+    assert set(bench.state("n")) == {"cid", "dan"}
