@@ -23,7 +23,7 @@ def uniform(column: pa.Array) -> bool:
     """
     kind, rows = column.type, len(column)
     if not rows or column.null_count:
-        return column.null_count == rows
+        return bool(rows) and column.null_count == rows
     if pa.types.is_integer(kind):
         values = numbers(column)
         return bool(values[0] == values[-1] and (values == values[0]).all())

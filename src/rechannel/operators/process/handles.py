@@ -105,7 +105,7 @@ class ValueHandle:
         self._cleared = False
         """Whether the value of any key was removed."""
         self._read = next((type(value) for value in values if value is not None), None)
-        """Type of what is stored, which is read as it is."""
+        """Type of what is stored: values of it are returned unchanged."""
 
     def get(self, default: Any = None) -> Any:
         """Return the value, or the default: a scalar where the state has one column, else a NamedTuple."""

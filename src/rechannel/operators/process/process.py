@@ -6,13 +6,17 @@ come in one call, and before them the timers go off that are not later: so what 
 rows are cut into timesteps, also if all of them come in one. A timer that is set to a time that has passed goes off
 next.
 
+If timers go by both times, all of that holds for those of event time. Then the timers of processing time go off that
+the time of the timestep has reached, by their time and name. If one of them sets a timer of event time that is due,
+that one goes off before the next one of processing time.
+
 Either all of that counts or, if the function fails for the rows, nothing, but for the timers, which then go off as if
 no row had come.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
@@ -29,6 +33,7 @@ from rechannel.kernels.protocol.bases import column_of, held_by
 from rechannel.kernels.protocol.logic import OperatorInput, OperatorOutput
 from rechannel.kernels.shuffle.watermarks import micros
 from rechannel.model.buffers import IntArray
+from rechannel.model.eventtime import NEVER
 from rechannel.operators.process.context import (
     Context,
     Handles,
@@ -166,7 +171,7 @@ class _Calls:
         """Call the function for the rows of every key, of one time after the other if they come so, and `on_timer`."""
         groups, function, rows = self.arrivals.groups, self.logic.function, self.rows
         pieces = self._pieces() if self.logic.on is not None else None
-        until, timed = self.arrivals.clock.watermark, bool(self.logic.timers)
+        clock, timed = self.arrivals.clock, bool(self.logic.timers)
         each = zip(self.keys, groups.starts.tolist(), groups.ends.tolist(), strict=True)
         for at, (key, start, stop) in enumerate(each):
             self.cursor.key, before = at, len(rows)
@@ -183,7 +188,7 @@ class _Calls:
                 except Exception as error:
                     self._failed(error, before)
             if timed and self.timers.are_set(at):
-                self._fire(key, until, context)
+                self._fire(key, context, clock.watermark, clock.processing)
             self.sizes[at] = len(rows) - before
 
     def _call_by_time(
@@ -221,20 +226,24 @@ class _Calls:
     def _fire_before(self, key: Any, time: int, context: Context) -> None:
         """Let timers go off before rows of a time. Raises _TimerFailed, which no row is to blame for."""
         try:
-            self._fire(key, time, context)
+            self._fire(key, context, time, NEVER)
         except UserFunctionError as error:
             raise _TimerFailed(error) from error
 
-    def _fire(self, key: Any, until: int, context: Context) -> None:
-        """Let timers of a key go off that are not later than a time, one after the other. Raises UserFunctionError."""
+    def _fire(self, key: Any, context: Context, until: int, processing: int) -> None:
+        """Let timers of a key go off that are due, one after the other. Raises UserFunctionError.
+
+        until: when those are due at the latest that go by the watermark. processing: the same of `trailing` ones.
+        """
         at, timers, function = self.cursor.key, self.timers, self.logic.on_timer
         if function is None:
             return
         now, name = timers.of(at), ""
         for _ in range(MOST_TIMERS):
-            if not now or min(now.values()) > until:
+            due = _first(now, self.logic.leading, until)
+            due = due or _first(now, self.logic.trailing, processing)
+            if due is None:
                 return
-            due = min((when, name) for name, when in now.items())
             name = due[1]
             del now[name]
             timer = Timer(name, moment_of(due[0]))
@@ -327,6 +336,12 @@ class _Calls:
             return f"a row that {name} emitted for key {self.keys[owners[row]]!r}"
 
         return Emitted.of(rows, fields, name, what)
+
+
+def _first(now: Mapping[str, int], names: Sequence[str], until: int) -> tuple[int, str] | None:
+    """Return the first of some timers, by time and name, if it is not later than a time."""
+    due = [(now[name], name) for name in names if name in now and now[name] <= until]
+    return min(due, default=None)
 
 
 class _TimerFailed(Exception):  # noqa: N818 - it carries the error to its caller in this file
