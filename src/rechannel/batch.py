@@ -216,7 +216,7 @@ class _Rebuild:
         if isinstance(node, MapBatches) and isinstance(node.function, EventTime):
             ended = replace(node.function, finished=True)
             return replace(node, upstream=self.node(node.upstream), function=ended)
-        if isinstance(node, Stateful) and node.spec.processing:
+        if isinstance(node, Stateful) and (node.spec.processing or node.spec.processing_beside):
             over: Any = replace(node.spec, finished=True)  # type: ignore[type-var]
             return replace(self._operator(node), spec=over)
         if isinstance(node, Stateful):

@@ -17,7 +17,15 @@ from tests.property.twin_process import Processed, SideRows, random_processed
 from tests.property.twin_windows import TIME, LateRows
 from tests.property.twins import Step
 
-KINDS = (("", False), ("event", False), ("processing", False), ("event", True), ("", True))
+KINDS = (
+    ("", False),
+    ("event", False),
+    ("processing", False),
+    ("both", False),
+    ("event", True),
+    ("both", True),
+    ("", True),
+)
 """What timers go by, and whether rows come in the order of event time: every schedule has the next one."""
 
 NEEDED = (

@@ -153,9 +153,9 @@ class _Map:
 class Processed(Keyed):
     """A function with states of all kinds. A key remembers what is `Kept`.
 
-    timing: "", "event" or "processing": what its timers go by. delay: of event time, ms. last: elements that its list
-    has at most. ttls: by state, ms. modulus: the function fails for one of so many rows; 0 = for none. entry: type of
-    the keys of its map.
+    timing: "", "event", "processing" or "both": what its timers go by. delay: of event time, ms. last: elements that
+    its list has at most. ttls: by state, ms. modulus: the function fails for one of so many rows; 0 = for none. entry:
+    type of the keys of its map.
     """
 
     timing: str
@@ -173,6 +173,17 @@ class Processed(Keyed):
         self.watermark, self.side, self.letters = None, [], []
 
     @property
+    def timers(self) -> dict[str, Any]:
+        """What each of its timers goes by."""
+        if self.timing == "both":
+            return {"near": "event", "far": "processing"}
+        return dict.fromkeys(("near", "far"), self.timing) if self.timing else {}
+
+    @property
+    def by_event_time(self) -> bool:
+        return "event" in self.timers.values()
+
+    @property
     def ordered(self) -> bool:
         return isinstance(self.inputs[0], Arranged)
 
@@ -184,9 +195,8 @@ class Processed(Keyed):
 
     def build(self, *inputs: Any) -> Any:
         stream, alone = inputs[0], self.alone()
-        if self.timing == "event" and not self.ordered:
+        if self.by_event_time and not self.ordered:
             stream = stream.event_time(TIME, self.delay, name=f"{self.name}-time")
-        timers = dict.fromkeys(("near", "far"), self.timing) if self.timing else None
         return stream.key_by(*self.keys).process(
             alone.follow,
             schema=self.declared,
@@ -195,7 +205,7 @@ class Processed(Keyed):
                 RECENT: rc.states.list_state("v BIGINT", ttl=self.ttls[RECENT]),
                 SEEN: rc.states.map_state(f"e {self.entry}", "v BIGINT", ttl=self.ttls[SEEN]),
             },
-            timers=timers,
+            timers=self.timers or None,
             on_timer=alone.fire if self.timing else None,
             side_outputs={"odd": "odd BIGINT"},
             time_column=TIME if self.ordered else None,
@@ -249,15 +259,14 @@ class Processed(Keyed):
     def set_timers(self, number: int, row: Row, context: Any) -> None:
         if not self.timing:
             return
-        at = context.processing_time
-        if self.timing == "event":
-            at = row[self.values.index(TIME)]
-        if at is None:
-            return
-        if number % 3 == 0:
-            context.set_timer("near", at + timedelta(milliseconds=number % 90))
-        if number % 4 == 0 and context.timer("far") is None:
-            context.set_timer("far", at + timedelta(milliseconds=150))
+        times = {"processing": context.processing_time}
+        if self.by_event_time:
+            times["event"] = row[self.values.index(TIME)]
+        near, far = times[self.timers["near"]], times[self.timers["far"]]
+        if number % 3 == 0 and near is not None:
+            context.set_timer("near", near + timedelta(milliseconds=number % 90))
+        if number % 4 == 0 and far is not None and context.timer("far") is None:
+            context.set_timer("far", far + timedelta(milliseconds=150 if number % 8 else 0))
         if number % 17 == 0:
             context.clear_timer("near")
 
@@ -269,6 +278,8 @@ class Processed(Keyed):
         if timer.name == "near" and n % 4 == 1:
             context.set_timer("near", timer.at + timedelta(milliseconds=40))
             total.set((n + 1, trail))
+        if timer.name == "far" and self.timing == "both" and n % 2:
+            context.set_timer("near", EPOCH)
         if timer.name == "far":
             seen.clear()
             if trail % 2:
@@ -300,7 +311,7 @@ class Processed(Keyed):
             try:
                 for time, some in self.calls(rows):
                     if time is not None:
-                        made += self.fired(name, time, context)
+                        made += self.fired(name, time, None, context)
                     values = [tuple(row[up.place(n)] for n in self.values) for row in some]
                     made += self.follow(name, values, context)
             except Exception as error:
@@ -309,7 +320,7 @@ class Processed(Keyed):
                 context, made = Context(kept, stream_ms), []
                 columns = list(up.columns)
                 letters += [(key, letter(self.name, error, columns, row)) for row in rows]
-            made += self.fired(name, self.watermark, context)
+            made += self.fired(name, self.watermark, stream_ms, context)
             self.memory[text] = key, context.kept
             if not context.kept:
                 del self.memory[text]
@@ -329,20 +340,30 @@ class Processed(Keyed):
         """The rows of each call, and the time before which timers go off."""
         if not self.ordered:
             return [(None, rows)] if rows else []
-        at, timed = self.inputs[0].place(TIME), self.timing == "event"
+        at, timed = self.inputs[0].place(TIME), self.by_event_time
         times = [(ms, list(some)) for ms, some in groupby(rows, lambda row: ms_of(row[at]))]
         return [(ms if timed else None, some) for ms, some in times]
 
-    def fired(self, name: Any, until: int | None, context: Context) -> list[Any]:
-        """What timers make that are not later than a time, ms."""
+    def fired(
+        self, name: Any, until: int | None, processing: int | None, context: Context
+    ) -> list[Any]:
+        """What timers make that are due, ms; those of event time come first. processing: None = none of these is."""
         made: list[Any] = []
-        while until is not None and self.timing:
-            end = EPOCH + timedelta(milliseconds=until)
-            due = min(((at, n) for n, at in context.kept.timers.items() if at <= end), default=None)
+        ends = {"event": until, "processing": processing if self.by_event_time else until}
+        while self.timing:
+            due = min(
+                (
+                    (kind, at, n)
+                    for n, at in context.kept.timers.items()
+                    if (end := ends[kind := self.timers[n]]) is not None
+                    and at <= EPOCH + timedelta(milliseconds=end)
+                ),
+                default=None,
+            )
             if due is None:
                 break
-            del context.kept.timers[due[1]]
-            made += self.fire(name, rc.frames.Timer(due[1], due[0]), context)
+            del context.kept.timers[due[2]]
+            made += self.fire(name, rc.frames.Timer(due[2], due[1]), context)
         return made
 
     def after(self, rows: list[Row], stream_ms: int) -> int | None:
@@ -352,7 +373,7 @@ class Processed(Keyed):
             return max([*known, stream_ms])
         if self.ordered:
             return self.inputs[0].watermark  # type: ignore[attr-defined, no-any-return]
-        if self.timing != "event":
+        if not self.by_event_time:
             return None
         at = self.inputs[0].place(TIME)
         seen = [ms_of(row[at]) - self.delay for row in rows if row[at] is not None]

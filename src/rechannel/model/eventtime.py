@@ -19,7 +19,7 @@ Event times are microseconds since 1970, as in Arrow and Spark.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -48,6 +48,8 @@ class TimeInput:
     """Whether all its rows are in the next timestep."""
     processing: bool = False
     """Whether its time is that of the timesteps, whatever the rows say."""
+    beside: bool = False
+    """Whether the operator goes by this time beside event time: its watermark is that of its other inputs."""
 
 
 @row
@@ -101,6 +103,21 @@ class Times:
         """Pickle as JSON: a mapping proxy cannot be pickled."""
         return decode, (Times, encode(self))
 
+    def processing(self, operator: str) -> int:
+        """Return the processing time of an operator that goes by it; NEVER of any other. See `Clock.processing`."""
+        return self.marks.get(operator, Mark()).latest
+
+    def clock(self, operator: str, stream_ms: int) -> Clock:
+        """Return the times by which the state of an operator is read after the timestep."""
+        processing = self.processing(operator)
+        return Clock(
+            stream_ms=stream_ms,
+            before=self.watermark,
+            watermark=self.watermark,
+            processing_before=processing,
+            processing=processing,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
@@ -112,10 +129,19 @@ class Clock:
     """Watermark of the previous timestep; NEVER if there is none."""
     watermark: int = NEVER
     """Watermark of this timestep; NEVER if there is none."""
+    processing_before: int = NEVER
+    """Processing time of the previous timestep, in microseconds, of an operator that goes by it; NEVER of any other."""
+    processing: int = NEVER
+    """Processing time of this timestep; the end of time when no more rows will come."""
     since: int | None = None
     """If this timestep emits early results: the last timestep that did, 0 for none. None if it
     does not.
     """
+
+    @property
+    def earlier(self) -> Clock:
+        """Return the clock with the watermark and the processing time of the previous timestep."""
+        return replace(self, watermark=self.before, processing=self.processing_before)
 
 
 def advance(
@@ -132,14 +158,15 @@ def advance(
         if each.name in seen:
             mark = Mark(latest=max(mark.latest, seen[each.name]), active_ms=stream_ms)
         if each.processing:
-            mark = Mark(latest=stream_ms * 1_000, active_ms=stream_ms)
+            mark = Mark(latest=max(mark.latest, stream_ms * 1_000), active_ms=stream_ms)
         if each.finished:
             mark = Mark(latest=ENDED, active_ms=stream_ms)
         marks[each.name] = mark
     counted = [
         less(marks[each.name].latest, each.delay_us)
         for each in inputs
-        if each.idle_ms is None or stream_ms - marks[each.name].active_ms <= each.idle_ms
+        if not each.beside
+        and (each.idle_ms is None or stream_ms - marks[each.name].active_ms <= each.idle_ms)
     ]
     watermark = max(times.watermark, min(counted, default=NEVER))
     return Times(watermark=watermark, marks=marks)

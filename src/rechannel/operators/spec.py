@@ -128,6 +128,11 @@ class OperatorSpec(ABC):
         return False
 
     @property
+    def processing_beside(self) -> bool:
+        """Whether it goes by the time of timesteps beside event time: its watermark is that of event time."""
+        return False
+
+    @property
     def finished(self) -> bool:
         """Whether all rows are in the next timestep, so that all that waits for processing time is shown there."""
         return False

@@ -52,6 +52,18 @@ class Run:
     """Last event time for which a row has a timer; None if it is the last one of `due`."""
     digest: str | None = None
     """Digest of the segment's content; None if unknown, as in older journals."""
+    processing: tuple[int, int] | None = None
+    """First and last processing time for which a row of the segment has a timer, beside timers of event time; None if
+    none has.
+    """
+
+    def rings(self, after: int, until: int) -> bool:
+        """Return whether a row may have a timer for a processing time in (after, until], beside those of event time."""
+        return (
+            self.processing is not None
+            and self.processing[0] <= until
+            and self.processing[1] > after
+        )
 
     def waits(self, after: int, until: int) -> bool:
         """Return whether a row may have a timer for an event time in (after, until]."""
@@ -92,9 +104,11 @@ def _as_row(run: Run) -> Json:
 
 
 def _optional(run: Run) -> list[Json]:
-    due = None
+    due: list[Json] | None = None
     if run.due is not None:
         due = [*run.due, *([] if run.awaited is None else [run.awaited])]
+    if run.processing is not None:
+        due = [*(run.due or (None, None)), run.awaited, *run.processing]
     if run.digest is not None:
         return [due, run.digest]
     return [] if due is None else [due]
@@ -111,8 +125,9 @@ def _from_row(data: Json) -> Run:
         rows=rows,
         size=size,
         span=int(span),
-        due=(due[0], due[1]) if due else None,
+        due=(due[0], due[1]) if due and due[0] is not None else None,
         awaited=due[2] if due and len(due) > 2 else None,
+        processing=(due[3], due[4]) if due and len(due) > 4 else None,
         digest=digest,
     )
 

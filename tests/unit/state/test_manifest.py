@@ -29,6 +29,17 @@ def test_what_a_run_waits_for_is_read_as_it_was_written(due, awaited, written):
     assert decode(Run, encode(run)) == run
 
 
+def test_timers_of_processing_time_are_written_beside_those_of_event_time():
+    run = replace(RUN, due=(3, ENDED), awaited=5, processing=(7, 8))
+    for each in (run, replace(run, digest="0f" * 16), replace(run, awaited=None)):
+        assert decode(Run, encode(each)) == each
+    assert encode(run)[7:] == [[3, ENDED, 5, 7, 8]]
+    assert [run.rings(*span) for span in ((0, 6), (0, 7), (7, 9), (8, 9))] == [
+        False, True, True, False,
+    ]  # fmt: skip
+    assert not RUN.rings(0, ENDED)
+
+
 def test_only_rows_that_wait_are_waited_for():
     mixed, alone = replace(RUN, due=(3, 9), awaited=5), replace(RUN, due=(ENDED, 9), awaited=NEVER)
     assert [mixed.waits(*span) for span in ((0, 2), (0, 3), (4, 8), (5, 9))] == [

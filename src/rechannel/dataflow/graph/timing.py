@@ -16,7 +16,9 @@ def time_inputs(node: Stateful, *, changelog: bool = False) -> tuple[TimeInput, 
     """
     if node.spec.processing or (changelog and silent_timeout(node)):
         return (TimeInput(name=node.name, processing=True, finished=node.spec.finished),)
-    return tuple(_input(each) for each in _declared(_leading(node)))
+    beside = TimeInput(name=node.name, processing=True, beside=True, finished=node.spec.finished)
+    inputs = tuple(_input(each) for each in _declared(_leading(node)))
+    return (*inputs, beside) if node.spec.processing_beside else inputs
 
 
 def silent_timeout(node: Stateful) -> bool:

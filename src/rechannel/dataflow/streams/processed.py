@@ -71,9 +71,10 @@ class Processed(Generic[Downstream]):
                 outputs (`rc.frames.Context`).
             schema: columns that the function emits, without the keys, such as "why STRING, total DOUBLE".
             states: name = `rc.states.value_state`, `list_state` or `map_state`.
-            timers: name = "event" or "processing", the time that it goes by; the same for all. A key has
-                one timer of each name. They go off after the rows of a timestep, in the order of their
-                times, and a timestep without rows is started for one of processing time.
+            timers: name = "event" or "processing", the time that it goes by. A key has one timer of each
+                name. They go off after the rows of a timestep, in the order of their times, those of event
+                time before those of processing time. A timestep without rows is started for one of
+                processing time.
             on_timer: (key, timer, context) -> rows, as `function`; called when a timer goes off, with its
                 `name` and the time `at` which it was set to go off.
             side_outputs: name = columns, for `context.side_output(name, row)`; read with

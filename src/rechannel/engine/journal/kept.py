@@ -39,7 +39,7 @@ class Version(Struct, frozen=True, kw_only=True):
     def clock(self, operator: str) -> Clock:
         """Return the times by which an operator's state is read."""
         times = self.times.get(operator, Times())
-        return Clock(stream_ms=self.stream_ms, before=times.watermark, watermark=times.watermark)
+        return times.clock(operator, self.stream_ms)
 
     def files(self) -> set[str]:
         """Return the keys of all segments and sink buffer files of this version."""

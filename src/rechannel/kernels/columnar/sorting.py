@@ -150,8 +150,14 @@ class Stacked(Sequence[pa.Array]):
 
 def fast_take(column: pa.Array, order: IntArray) -> pa.Array:
     """Gather rows; null-free numbers go through numpy, which is several times faster."""
-    if column.null_count == 0 and (is_plain(column.type) or pa.types.is_timestamp(column.type)):
-        return from_numpy(numbers(column)[order], column.type)
+    kind, nulls = column.type, column.null_count
+    if nulls == 0 and (is_plain(kind) or pa.types.is_timestamp(kind)):
+        return from_numpy(numbers(column)[order], kind)
+    if nulls == 0 and pa.types.is_struct(kind) and kind.num_fields:
+        parts = [fast_take(part, order) for part in column.flatten()]
+        return pa.StructArray.from_arrays(parts, fields=list(kind))
+    if nulls == len(column) and nulls:
+        return pa.nulls(len(order), kind)
     return column.take(pa.array(order))
 
 

@@ -159,7 +159,12 @@ def spans(
     maybe = None if run.base else candidates(segment, asked, run.clip)
     if maybe is not None:
         needles, asked = needles[maybe], asked[maybe]
-    first, last = segment.search(asked, run.clip), segment.search(asked, run.clip, "right")
+    first = segment.search(asked, run.clip)
+    if _hashes_differ(segment):
+        inside = np.minimum(first, segment.rows - 1)
+        last = first + (segment.hashes[inside] == asked)
+    else:
+        last = segment.search(asked, run.clip, "right")
     if wanted is not None:
         width = len(can.logic.key_schema)
         first, last = (
@@ -167,6 +172,17 @@ def spans(
             for border in wanted
         )
     return needles, first, last
+
+
+def _hashes_differ(segment: Segment) -> bool:
+    """Return whether no two rows of a segment are known to have one hash. It reads all hashes, if they are here."""
+    if segment.partial:
+        return False
+    if "hashes differ" not in segment.memo:
+        hashes = segment.hashes
+        segment.memo["hashes differ"] = bool((hashes[1:] != hashes[:-1]).all())
+    differ: bool = segment.memo["hashes differ"]
+    return differ
 
 
 def _of_share(can: Capabilities, segment: Segment, share: Share, rows: IntArray) -> Mask | None:

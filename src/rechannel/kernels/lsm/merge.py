@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from rechannel.kernels.columnar.columns import Columns
+from rechannel.kernels.columnar.columns import Columns, uniform
 from rechannel.kernels.columnar.concatenate import joined
 from rechannel.kernels.columnar.sorting import group_rows, sort_index, take
 from rechannel.kernels.lsm.lookup import OpenRun, RowOrder, unsorted
@@ -86,10 +86,15 @@ def merge_rows(
     columns = [joined([part.columns[i] for part in parts]) for i in range(len(parts[0].columns))]
     dropped = _concat_dropped(parts)
     among = row_order(columns[:keys])
+    if among is not None and bool((among == among[:1]).all()):
+        among = None  # rows of one hash are not sorted further
     order = np.argsort(hashes, kind="stable") if among is None else sort_index(hashes, among)
     ordered = hashes[order]
     among = None if among is None else among[order]
-    groups, untangled = group_rows(ordered, columns[:keys], among, order=order)
+    # A column in which all rows are alike tells no rows apart, and need not be gathered.
+    alike = [uniform(column) for column in columns]
+    telling = [columns[i] for i in range(keys) if i == 0 or not alike[i]]
+    groups, untangled = group_rows(ordered, telling, among, order=order)
     if untangled is not None:
         order = order[untangled]
     keep = order[groups.starts]
@@ -104,9 +109,11 @@ def merge_rows(
             keep = keep[~(dropped[keep] & (groups.sizes > 1))]
         alive = live(columns[:keys], columns[keys:])
         keep = keep if alive is None else keep[alive[keep]]
-    return Rows(
-        hashes[keep], take(columns, keep), None if dropped is None else _some(dropped[keep])
-    )
+    kept = [
+        column.slice(0, len(keep)) if same else take([column], keep)[0]
+        for column, same in zip(columns, alike, strict=True)
+    ]
+    return Rows(hashes[keep], kept, None if dropped is None else _some(dropped[keep]))
 
 
 def _concat_dropped(parts: Sequence[Rows]) -> Mask | None:

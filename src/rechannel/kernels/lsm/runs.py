@@ -16,6 +16,7 @@ from rechannel.kernels.lsm.lookup import OpenRun
 from rechannel.kernels.lsm.merge import Live, Rows
 from rechannel.kernels.protocol.program import StageProgram, StageStep
 from rechannel.kernels.protocol.resolved import Capabilities
+from rechannel.model.buffers import IntArray
 from rechannel.model.eventtime import ENDED, NEVER, Clock
 from rechannel.model.hashspace import Intervals
 from rechannel.state.keys import segment_key
@@ -26,23 +27,26 @@ from rechannel.state.segments.segment import SegmentMeta, Written, open_segment,
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """`Run.due` and `Run.awaited` of some rows."""
+    """`Run.due`, `Run.awaited` and `Run.processing` of some rows."""
 
     due: tuple[int, int] | None = None
     awaited: int | None = None
+    processing: tuple[int, int] | None = None
 
     @classmethod
     def of(cls, can: Capabilities, rows: Rows) -> Span:
         """Return the span of rows. Only rows that wait themselves count for `awaited`, not those emitted with them."""
         due = can.timer_of(*halves(can, rows)) if len(rows) else None
+        by_clock = can.processing_timer_of(*halves(can, rows)) if len(rows) else None
+        ringing = None if by_clock is None else _extent(by_clock[by_clock != ENDED])
         if due is None:
             return cls()
         last = int(due.max())
         waits = can.together(*halves(can, rows))
         if waits is None:
-            return cls((int(due.min()), last))
+            return cls((int(due.min()), last), None, ringing)
         first, awaited = due[waits].min(initial=ENDED), due[waits].max(initial=NEVER)
-        return cls((int(first), last), None if awaited == last else int(awaited))
+        return cls((int(first), last), None if awaited == last else int(awaited), ringing)
 
 
 @dataclass
@@ -99,6 +103,7 @@ class RunWriter:
                 span=where.width,
                 due=span.due,
                 awaited=span.awaited,
+                processing=span.processing,
                 digest=written.digest,
             ),
         )
@@ -166,6 +171,10 @@ class OpenRuns(Sequence[OpenRun]):
             (run, self[i]) for i, run in enumerate(self._runs) if _waits(run, after, until, since)
         ]
 
+    def ringing(self, after: int, until: int) -> list[tuple[Run, OpenRun]]:
+        """Return the runs that may have timers for a processing time in (after, until], beside those of event time."""
+        return [(run, self[i]) for i, run in enumerate(self._runs) if run.rings(after, until)]
+
     @property
     def expected(self) -> float:
         """Return the expected number of rows in all runs, without opening any."""
@@ -174,6 +183,10 @@ class OpenRuns(Sequence[OpenRun]):
     def rows_waiting(self, after: int, until: int, since: int | None = None) -> float:
         """Return the expected number of rows in the runs of `waiting`, without opening any."""
         return sum([run.expected for run in self._runs if _waits(run, after, until, since)])
+
+    def rows_ringing(self, after: int, until: int) -> float:
+        """Return the expected number of rows in the runs of `ringing`, without opening any."""
+        return sum([run.expected for run in self._runs if run.rings(after, until)])
 
 
 def open_run(program: StageProgram, run: Run) -> OpenRun:
@@ -193,6 +206,10 @@ def open_run(program: StageProgram, run: Run) -> OpenRun:
         )
         raise DamagedStateError(msg)
     return OpenRun(segment, run.clip, base, chain)
+
+
+def _extent(times: IntArray) -> tuple[int, int] | None:
+    return (int(times.min()), int(times.max())) if len(times) else None
 
 
 def _narrow(rows: Rows, schema: pa.Schema) -> Rows:

@@ -250,6 +250,19 @@ class OnTimer(Timed, Grouped):
         msg = f"timers of {type(self).__name__} go off in apply"
         raise ValueError(msg)
 
+    def processing_timer_of(self, keys: Columns, state: Columns) -> IntArray | None:
+        """Return the processing time at which the timer of each row goes off; for other rows the end of time.
+
+        None unless timers go by event time and by processing time beside each other. Then `timer_of` has the former.
+        """
+        del keys, state
+        return None
+
+    def processing_range(self, clock: Clock) -> tuple[int, int] | None:
+        """Return (after, until): which of the timers of `processing_timer_of` go off; None = none does."""
+        del clock
+        return None
+
 
 class EarlyEmitting(ABC):
     """Rows that still wait for event time can be emitted at an interval."""

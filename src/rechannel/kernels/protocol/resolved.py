@@ -253,6 +253,14 @@ class Capabilities:
         """Return the event time that each state row waits for, or lasts until; None if no row has one."""
         return None if self.timed is None else self.timed.timer_of(keys, state)
 
+    def processing_timer_of(self, keys: Columns, state: Columns) -> IntArray | None:
+        """Return the processing time of each row's timer, beside those of event time; None if no row has one."""
+        return None if self.on_timer is None else self.on_timer.processing_timer_of(keys, state)
+
+    def processing_range(self, clock: Clock) -> tuple[int, int] | None:
+        """Return the range (after, until] of timers of processing time that are due beside those of event time."""
+        return None if self.on_timer is None else self.on_timer.processing_range(clock)
+
     def gone(self, timer: int, clock: Clock) -> bool:
         """Whether state rows that waited for this event time, or an earlier one, are no longer needed."""
         return self.timed is not None and self.timed.gone(timer, clock)

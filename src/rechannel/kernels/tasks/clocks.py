@@ -35,6 +35,8 @@ def clock_of(program: StageProgram, step: StageStep, times: Times) -> Clock:
         stream_ms=step.stream_ms,
         before=step.times.watermark,
         watermark=times.watermark,
+        processing_before=step.times.processing(program.operator),
+        processing=times.processing(program.operator),
         since=since,
     )
 

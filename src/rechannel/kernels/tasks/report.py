@@ -132,6 +132,8 @@ class StateReport:
     hot_keys: tuple[HotKey, ...] = ()
     first_timers: Mapping[str, int] = field(default_factory=dict)
     """By segment that was read: the first event time after this timestep that one of its rows waits for."""
+    first_processing: Mapping[str, int] = field(default_factory=dict)
+    """The same of processing time, of an operator that goes by both."""
 
 
 IN_DRIVER = -1

@@ -63,6 +63,7 @@ class _Done:
     per_bin: Counts | None = None
     hot_keys: list[HotKey] = field(default_factory=list)
     first_timers: dict[str, int] = field(default_factory=dict)
+    first_processing: dict[str, int] = field(default_factory=dict)
     heaviest: Heaviest | None = None
     """Collects the heaviest keys, where a control operation asks for them."""
 
@@ -83,6 +84,7 @@ class _Done:
             bins=pack_bins(self.per_bin),
             hot_keys=tuple(self.hot_keys),
             first_timers=self.first_timers,
+            first_processing=self.first_processing,
         )
 
 
@@ -120,7 +122,7 @@ class StatefulTask:
                     task=self.task,
                     measures=measures,
                     emitter=emitter,
-                    clock=replace(clock, watermark=clock.before),
+                    clock=clock.earlier,
                     latest_us=max(seen.values(), default=NEVER),
                 )
                 controls.run(viewed, blocking=True)
@@ -210,7 +212,8 @@ class StatefulTask:
         measures, clock = storing.measures, storing.clock
         with measures.activity("lookup"):
             if can.on_timer is not None:
-                waking = Waking(can, state.own, runs, measures, done.first_timers)
+                firsts = done.first_timers, done.first_processing
+                waking = Waking(can, state.own, runs, measures, *firsts)
                 received = waking.with_due(received, clock)
             arrivals = self._arrivals(can, received, runs, clock, part.share)
         with measures.activity("process"), placed(self.program.operator, self.step.timestep):
@@ -271,7 +274,7 @@ class StatefulTask:
         the task's part in the spread bin of the keys.
         """
         count = len(received.hashes)
-        before = replace(clock, watermark=clock.before)
+        before = clock.earlier
         keys = can.stamped(received.keys, clock)
         held, old, found = None, list[pa.Array](), np.zeros(count, dtype=np.bool_)
         known: Sequence[OpenRun] = runs if can.needs_lookup else ()
@@ -355,6 +358,8 @@ def _waiting(can: Capabilities, clock: Clock, runs: OpenRuns) -> float:
     if awaited is None and clock.since is not None:
         awaited = clock.watermark, clock.watermark
     due = 0.0 if awaited is None else runs.rows_waiting(*awaited, clock.since)
+    ringing = can.processing_range(clock)
+    due += 0.0 if ringing is None else runs.rows_ringing(*ringing)
     # All rows of a key whose timer goes off are read, whichever runs they are in.
     return runs.expected if due and can.on_timer is not None else due
 

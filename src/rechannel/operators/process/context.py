@@ -115,12 +115,18 @@ class Context:
         self._clock, self._cursor, self._handles = clock, cursor, handles
         self._timers, self._declared, self._sides = timers, declared, sides
         self._tables = tables
-        self._values = {n: each for n, each in handles.items() if isinstance(each, ValueHandle)}
+        self._values: dict[str, ValueHandle] = {
+            n: each for n, each in handles.items() if isinstance(each, ValueHandle)
+        }
 
     def value(self, name: str) -> ValueHandle:
         """Return the key's value of a value state."""
-        handle = self._values.get(name)
-        return self._refused(name, ValueState.kind) if handle is None else handle
+        try:
+            return self._values[name]
+        except KeyError:
+            pass
+        refused: ValueHandle = self._refused(name, ValueState.kind)
+        return refused
 
     def list(self, name: str) -> ListHandle:
         """Return the key's list of a list state."""
@@ -170,10 +176,10 @@ class Context:
     def watermark(self) -> datetime | None:
         """The watermark of this timestep; the last moment there is when no more rows come.
 
-        None before any event time was seen, and where timers go by processing time.
+        None before any event time was seen, and where all timers go by processing time.
         """
         at = self._clock.watermark
-        none = at == NEVER or "processing" in self._declared.values()
+        none = at == NEVER or set(self._declared.values()) == {"processing"}
         return None if none else moment_of(at)
 
     @property

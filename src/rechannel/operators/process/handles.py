@@ -8,10 +8,10 @@ the function reads them, and not before: to append an element or to set an entry
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress, repeat
-from operator import is_, is_not
+from operator import is_not
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from rechannel.kernels.functions.python_rows import (
     python_values,
     row_type,
 )
-from rechannel.model.buffers import IntArray, Mask
+from rechannel.model.buffers import IntArray
 from rechannel.operators.process.states import State
 from rechannel.operators.process.stored import (
     Held,
@@ -85,89 +85,79 @@ class Made:
 class ValueHandle:
     """A value of the key: `get()`, `set(value)`, `clear()`."""
 
-    __slots__ = ("_cleared", "_cursor", "_name", "_new", "_old", "_state")
+    __slots__ = ("_again", "_cleared", "_cursor", "_name", "_now", "_old", "_read", "_state")
 
     def __init__(self, name: str, state: State, cursor: Cursor, held: Held, count: int) -> None:
         self._name, self._state, self._cursor = name, state, cursor
         some, column = held.of(name)
         values = values_in(column, state)
         owners = held.stored.owners[some]
-        if np.array_equal(owners, np.arange(count)):
-            self._old = values
-        else:
-            self._old = [None] * count
-            for owner, value in zip(owners.tolist(), values, strict=True):
-                self._old[owner] = value
-        self._new: list[Any] = [UNSET] * count
+        if not np.array_equal(owners, np.arange(count)):
+            found, values = values, [None] * count
+            for owner, value in zip(owners.tolist(), found, strict=True):
+                values[owner] = value
+        self._old: list[Any] = values
+        """What is stored, by key; None = nothing."""
+        self._now = list(values)
+        """The same, or what was written for a key."""
+        self._again = set[int]()
+        """Keys for which the very object was written that was there."""
         self._cleared = False
+        """Whether the value of any key was removed."""
+        self._read = next((type(value) for value in values if value is not None), None)
+        """Type of what is stored: values of it are returned unchanged."""
 
     def get(self, default: Any = None) -> Any:
         """Return the value, or the default: a scalar where the state has one column, else a NamedTuple."""
-        at = self._cursor.key
-        value = self._new[at]
-        if value is UNSET:
-            value = self._old[at]
-            return default if value is None else value
-        return default if value is GONE else as_read(value, self._state)
+        value = self._now[self._cursor.key]
+        if value is None:
+            return default
+        return value if type(value) is self._read else as_read(value, self._state)
 
     def set(self, value: Any) -> None:
         """Replace the value: a scalar where the state has one column, else a tuple."""
         if value is None:
             msg = f"state {self._name!r} cannot be set to None; use clear()"
             raise ValueError(msg)
-        self._new[self._cursor.key] = value
+        at = self._cursor.key
+        if value is self._now[at]:
+            self._again.add(at)
+        self._now[at] = value
 
     def clear(self) -> None:
         """Remove the value."""
-        self._cleared = True
-        self._new[self._cursor.key] = GONE
+        at = self._cursor.key
+        self._cleared, self._now[at] = True, None
+        self._again.discard(at)
 
     def forget(self, key: int) -> None:
         """Forget what was written for a key."""
-        self._new[key] = UNSET
+        self._now[key] = self._old[key]
+        self._again.discard(key)
 
     def pieces(self, made: Made, keys: Sequence[Any], chosen: Sequence[int]) -> Iterator[Piece]:
         """Yield the rows of what was written for some keys."""
-        name, owners, values = self._name, np.arange(len(self._new)), self._new
-        if len(chosen) < len(values):
-            owners, values = np.array(chosen, dtype=np.int64), [values[key] for key in chosen]
-        owners, values = _some(owners, values, _each(is_not, values, UNSET))
+        name, state, now, old = self._name, self._state, self._now, self._old
+        places = np.arange(len(now))
+        if len(chosen) < len(now):
+            places = np.array(chosen, dtype=np.int64)
+            now, old = [now[key] for key in chosen], [old[key] for key in chosen]
+        if not all(map(is_not, now, old)):
+            changed = np.fromiter(map(is_not, now, old), np.bool_, len(now))
+            changed |= np.isin(places, list(self._again))
+            places, now = places[changed], list(compress(now, changed.tolist()))
         if self._cleared:
-            gone = _each(is_, values, GONE)
-            yield from self._ends(owners[gone])
-            owners, values = _some(owners, values, ~gone)
-        if values:
-            yield Piece(
-                state=name,
-                owners=owners,
-                entries=constant_entries(name, len(owners)),
-                rows=constant_rows(name, len(owners)),
-                untils=made.untils(self._state, len(owners)),
-                values=made.stored(values, self._state, made.label(name, owners, keys)),
-            )
+            there = np.fromiter(map(is_not, now, repeat(None)), np.bool_, len(now))
+            yield self._piece(places[~there], ends=True)
+            places, now = places[there], list(compress(now, there.tolist()))
+        if now:
+            values = made.stored(now, state, made.label(name, places, keys))
+            yield self._piece(places, untils=made.untils(state, len(now)), values=values)
 
-    def _ends(self, cleared: IntArray) -> Iterator[Piece]:
-        """Yield the ends of values that were there."""
-        ended = [key for key in cleared.tolist() if self._old[key] is not None]
-        if ended:
-            yield Piece(
-                state=self._name,
-                owners=np.array(ended, dtype=np.int64),
-                entries=constant_entries(self._name, len(ended)),
-                rows=constant_rows(self._name, len(ended)),
-                ends=True,
-            )
-
-
-def _each(test: Callable[[Any, Any], bool], values: list[Any], one: object) -> Mask:
-    """Return for which values a test with one object holds."""
-    return np.fromiter(map(test, values, repeat(one)), np.bool_, len(values))
-
-
-def _some(owners: IntArray, values: list[Any], mask: Mask) -> tuple[IntArray, list[Any]]:
-    if mask.all():
-        return owners, values
-    return owners[mask], list(compress(values, mask.tolist()))
+    def _piece(self, owners: IntArray, **how: Any) -> Piece:
+        entries = constant_entries(self._name, len(owners))
+        rows = constant_rows(self._name, len(owners))
+        return Piece(state=self._name, owners=owners, entries=entries, rows=rows, **how)
 
 
 def values_in(column: pa.Array, state: State) -> list[Any]:

@@ -6,15 +6,19 @@ come in one call, and before them the timers go off that are not later: so what 
 rows are cut into timesteps, also if all of them come in one. A timer that is set to a time that has passed goes off
 next.
 
+If timers go by both times, all of that holds for those of event time. Then the timers of processing time go off that
+the time of the timestep has reached, by their time and name. If one of them sets a timer of event time that is due,
+that one goes off before the next one of processing time.
+
 Either all of that counts or, if the function fails for the rows, nothing, but for the timers, which then go off as if
 no row had come.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, repeat
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -29,6 +33,7 @@ from rechannel.kernels.protocol.bases import column_of, held_by
 from rechannel.kernels.protocol.logic import OperatorInput, OperatorOutput
 from rechannel.kernels.shuffle.watermarks import micros
 from rechannel.model.buffers import IntArray
+from rechannel.model.eventtime import NEVER
 from rechannel.operators.process.context import (
     Context,
     Handles,
@@ -95,9 +100,9 @@ class _Calls:
     handles: Handles
     timers: Timers
     sides: dict[str, Side]
+    sizes: IntArray
+    """How many rows were made for each key."""
     rows: list[Any] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
-    """How many rows there are after each key."""
 
     @classmethod
     def of(cls, logic: ProcessLogic, arrivals: OperatorInput, failed: dict[int, str]) -> _Calls:
@@ -120,6 +125,7 @@ class _Calls:
             handles=handles_of(logic.states, cursor, held, count),
             timers=Timers(held),
             sides={name: ([], []) for name in logic.sides},
+            sizes=np.ones(count, dtype=np.int64),
         )
 
     def make(self) -> None:
@@ -142,29 +148,33 @@ class _Calls:
 
     def _call_each(self, context: Context, columns: LazyColumns) -> None:
         """Call the function once for every key, where nothing else can happen to one."""
-        function, cursor, rows, ends = self.logic.function, self.cursor, self.rows, self.ends
+        function, cursor, rows, sizes = self.logic.function, self.cursor, self.rows, self.sizes
         groups = self.arrivals.groups
         some = map(Rows, repeat(columns), groups.starts.tolist(), groups.ends.tolist())
         each = zip(range(len(self.keys)), self.keys, some, strict=True)
-        while len(ends) < len(self.keys):
+        while True:
             try:
                 for cursor.key, key, mine in each:
                     made = function(key, mine, context)
-                    if made is not None:
-                        rows += made if type(made) is list else rows_in(made)
-                    ends.append(len(rows))
+                    if type(made) is list and len(made) == 1:
+                        rows.append(made[0])
+                        continue
+                    every = [] if made is None else list(rows_in(made))
+                    sizes[cursor.key] = len(every)
+                    rows += every
+                return
             except Exception as error:
-                self._failed(error)
-                ends.append(len(rows))
+                self._failed(error, len(rows))
+                sizes[cursor.key] = 0
 
     def _call_in_turn(self, context: Context, columns: LazyColumns) -> None:
         """Call the function for the rows of every key, of one time after the other if they come so, and `on_timer`."""
         groups, function, rows = self.arrivals.groups, self.logic.function, self.rows
         pieces = self._pieces() if self.logic.on is not None else None
-        until, timed = self.arrivals.clock.watermark, bool(self.logic.timers)
+        clock, timed = self.arrivals.clock, bool(self.logic.timers)
         each = zip(self.keys, groups.starts.tolist(), groups.ends.tolist(), strict=True)
         for at, (key, start, stop) in enumerate(each):
-            self.cursor.key = at
+            self.cursor.key, before = at, len(rows)
             if start < stop and at not in self.failed:
                 try:
                     if pieces is None:
@@ -176,10 +186,10 @@ class _Calls:
                 except _TimerFailed as failed:
                     raise failed.error from failed.error.__cause__
                 except Exception as error:
-                    self._failed(error)
+                    self._failed(error, before)
             if timed and self.timers.are_set(at):
-                self._fire(key, until, context)
-            self.ends.append(len(rows))
+                self._fire(key, context, clock.watermark, clock.processing)
+            self.sizes[at] = len(rows) - before
 
     def _call_by_time(
         self, key: Any, pieces: list[_Piece], context: Context, columns: LazyColumns
@@ -216,20 +226,24 @@ class _Calls:
     def _fire_before(self, key: Any, time: int, context: Context) -> None:
         """Let timers go off before rows of a time. Raises _TimerFailed, which no row is to blame for."""
         try:
-            self._fire(key, time, context)
+            self._fire(key, context, time, NEVER)
         except UserFunctionError as error:
             raise _TimerFailed(error) from error
 
-    def _fire(self, key: Any, until: int, context: Context) -> None:
-        """Let timers of a key go off that are not later than a time, one after the other. Raises UserFunctionError."""
+    def _fire(self, key: Any, context: Context, until: int, processing: int) -> None:
+        """Let timers of a key go off that are due, one after the other. Raises UserFunctionError.
+
+        until: when those are due at the latest that go by the watermark. processing: the same of `trailing` ones.
+        """
         at, timers, function = self.cursor.key, self.timers, self.logic.on_timer
         if function is None:
             return
         now, name = timers.of(at), ""
         for _ in range(MOST_TIMERS):
-            if not now or min(now.values()) > until:
+            due = _first(now, self.logic.leading, until)
+            due = due or _first(now, self.logic.trailing, processing)
+            if due is None:
                 return
-            due = min((when, name) for name, when in now.items())
             name = due[1]
             del now[name]
             timer = Timer(name, moment_of(due[0]))
@@ -247,8 +261,11 @@ class _Calls:
         )
         raise UserFunctionError(msg)
 
-    def _failed(self, error: Exception) -> None:
-        """Put the key back that the cursor is at. Raises UserFunctionError where there are no dead letters."""
+    def _failed(self, error: Exception, before: int) -> None:
+        """Put the key back that the cursor is at. Raises UserFunctionError where there are no dead letters.
+
+        before: how many rows there were before those of the key.
+        """
         at, key = self.cursor.key, self.keys[self.cursor.key]
         if not divides(self.logic) or isinstance(error, MemoryError):
             what = f"{function_name(self.logic.function)} for key {key!r}"
@@ -257,7 +274,7 @@ class _Calls:
         for handle in self.handles.values():
             handle.forget(at)
         self.timers.forget(at)
-        del self.rows[self.ends[-1] if self.ends else 0 :]
+        del self.rows[before:]
         for owners, made in self.sides.values():
             while owners and owners[-1] == at:
                 del owners[-1], made[-1]
@@ -267,9 +284,7 @@ class _Calls:
     def output(self) -> OperatorOutput:
         """Return all that the functions made. Raises UserFunctionError for what does not fit its columns."""
         logic, arrivals = self.logic, self.arrivals
-        ends = np.fromiter(chain((0,), self.ends), np.int64, len(self.ends) + 1)
-        counts: IntArray = ends[1:] - ends[:-1]
-        owners = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+        owners = np.repeat(np.arange(len(self.sizes), dtype=np.int64), self.sizes)
         emitted = self._emitted(owners, self.rows, logic.fields)
         shown, hashes = logic.emitted(arrivals, owners, emitted.columns, logic.fields)
         aside = {}
@@ -292,7 +307,7 @@ class _Calls:
         """Raise UserFunctionError if what was made for some keys does not fit its columns."""
         some = set(chosen)
         self._written(chosen, Emitted())
-        borders = [0, *self.ends]
+        borders = [0, *np.cumsum(self.sizes).tolist()]
         of = [(key, row) for key in chosen for row in self.rows[borders[key] : borders[key + 1]]]
         self._emitted([key for key, _ in of], [row for _, row in of], self.logic.fields)
         for name, side in self.sides.items():
@@ -321,6 +336,12 @@ class _Calls:
             return f"a row that {name} emitted for key {self.keys[owners[row]]!r}"
 
         return Emitted.of(rows, fields, name, what)
+
+
+def _first(now: Mapping[str, int], names: Sequence[str], until: int) -> tuple[int, str] | None:
+    """Return the first of some timers, by time and name, if it is not later than a time."""
+    due = [(now[name], name) for name in names if name in now and now[name] <= until]
+    return min(due, default=None)
 
 
 class _TimerFailed(Exception):  # noqa: N818 - it carries the error to its caller in this file

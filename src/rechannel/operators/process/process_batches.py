@@ -1,7 +1,8 @@
 """`process` with one call for all keys of a task: tables in, tables out.
 
 What happens to a key in a timestep is what `process` says, in the order of the stream: its rows, then its timers. All
-timers of all keys that are due go off in one call, then those that are due after it. Which keys share a call depends on
+timers of all keys that are due go off in one call, then those that are due after it; of a key of which timers of event
+time are due, those of processing time wait for a later call. Which keys share a call depends on
 the number of tasks and on the timestep: what becomes of a key must follow from its own rows and states alone.
 """
 
@@ -141,15 +142,12 @@ class _Calls:
         )
 
     def fire(self) -> None:
-        """Let timers go off that the watermark has passed. Raises UserFunctionError."""
-        function, until = self.logic.on_timer, self.arrivals.clock.watermark
+        """Let timers go off that are due. Raises UserFunctionError."""
+        function = self.logic.on_timer
         if function is None:
             return
         for _ in range(MOST_ROUNDS):
-            due = {
-                name: np.flatnonzero((at <= until) & (at != ENDED))
-                for name, at in self.now.timers.items()
-            }
+            due = self._rung()
             places = np.unique(np.concatenate(list(due.values())))
             if not len(places):
                 return
@@ -165,6 +163,21 @@ class _Calls:
             " it only if rows came since"
         )
         raise UserFunctionError(msg)
+
+    def _rung(self) -> dict[str, IntArray]:
+        """Return the positions of the keys whose timers go off next, by name of the timer."""
+        logic, clock = self.logic, self.arrivals.clock
+        first = np.zeros(self.arrivals.groups.count, dtype=np.bool_)
+        due: dict[str, IntArray] = {}
+        for name in logic.leading:
+            at = self.now.timers[name]
+            passed = (at <= clock.watermark) & (at != ENDED)
+            first |= passed
+            due[name] = np.flatnonzero(passed)
+        for name in logic.trailing:
+            at = self.now.timers[name]
+            due[name] = np.flatnonzero((at <= clock.processing) & (at != ENDED) & ~first)
+        return due
 
     def _due(self, due: dict[str, IntArray], places: IntArray) -> pa.RecordBatch:
         """Return a table of timers that go off. due: positions of their keys, by name."""

@@ -134,7 +134,7 @@ class ProcessFrame(RowsFrame):
     def watermark(self) -> datetime | None:
         """The watermark of this timestep. See `Context.watermark`."""
         at = self.clock.watermark
-        none = at == NEVER or "processing" in self.logic.timers.values()
+        none = at == NEVER or set(self.logic.timers.values()) == {"processing"}
         return None if none else moment_of(at)
 
     @property

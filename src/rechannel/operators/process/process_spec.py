@@ -56,12 +56,6 @@ class ProcessingSpec(OperatorSpec, MayDivide):
             if kind not in KINDS:
                 msg = f"process: timer {name!r} goes by 'event' or 'processing' time, not {kind!r}"
                 raise DataflowError(msg)
-        if len(set(self.timers.values())) > 1:
-            msg = (
-                "process: all timers of one operator go by the same time, and these go by both: give those of the other"
-                " time to a process of their own"
-            )
-            raise DataflowError(msg)
         if bool(self.timers) != (self.on_timer is not None):
             lacks = "on_timer=" if self.timers else "timers="
             msg = f"process: timers need both timers= and on_timer=, and {lacks} is missing"
@@ -100,12 +94,16 @@ class ProcessingSpec(OperatorSpec, MayDivide):
     def fixed(self) -> str:
         """Return whose order it is, and by which time timers go: what was done by one says nothing of another."""
         order = "by the stream" if self.on is None else f"by {self.on}"
-        kinds = set(self.timers.values())
-        return f"{order}; timers by {kinds.pop()} time" if kinds else order
+        kinds = sorted(set(self.timers.values()))
+        if len(kinds) > 1:
+            # What runs say of the times of timers goes by which of them these are.
+            trailing = sorted(n for n, kind in self.timers.items() if kind == "processing")
+            return f"{order}; timers by event time, but {', '.join(trailing)} by processing time"
+        return f"{order}; timers by {kinds[0]} time" if kinds else order
 
     @property
     def needs_time(self) -> bool:
-        """Whether timers go by event time."""
+        """Whether timers go by event time, all of them or some."""
         return "event" in self.timers.values()
 
     @property
@@ -115,8 +113,13 @@ class ProcessingSpec(OperatorSpec, MayDivide):
 
     @property
     def processing(self) -> bool:
-        """Whether timers go by the time of timesteps."""
-        return "processing" in self.timers.values()
+        """Whether timers go by the time of timesteps, and none by event time."""
+        return set(self.timers.values()) == {"processing"}
+
+    @property
+    def processing_beside(self) -> bool:
+        """Whether some timers go by the time of timesteps, and others by event time."""
+        return set(self.timers.values()) == set(KINDS)
 
     @property
     def sorted_before(self) -> bool:

@@ -50,7 +50,7 @@ class Processing(ManyRows, Viewed, Expiring, OnTimer, Succeeded, MayDivide):
     @cached_property
     def layout(self) -> Layout:
         """Return how state is stored."""
-        return Layout(self.keys, self.states, tuple(self.timers))
+        return Layout(self.keys, self.states, tuple(self.timers), self.trailing)
 
     @property
     def state_kind(self) -> str:
@@ -95,12 +95,33 @@ class Processing(ManyRows, Viewed, Expiring, OnTimer, Succeeded, MayDivide):
 
     @property
     def by_event_time(self) -> bool:
-        """Whether timers go by event time."""
+        """Whether timers go by event time, all of them or some."""
         return "event" in self.timers.values()
 
+    @cached_property
+    def trailing(self) -> tuple[str, ...]:
+        """Timers of processing time beside those of event time: of a key, they go off after those."""
+        if not self.by_event_time:
+            return ()
+        return tuple(name for name, kind in self.timers.items() if kind == "processing")
+
+    @cached_property
+    def leading(self) -> tuple[str, ...]:
+        """All other timers. They go by the watermark, which is that of processing time if all timers go by that."""
+        return tuple(name for name in self.timers if name not in self.trailing)
+
     def timer_of(self, keys: Columns, state: Columns) -> IntArray | None:
-        """Return when timers go off; for all other rows the end of time."""
-        return self.layout.timers_of(keys, state) if self.timers else None
+        """Return when timers go off; for all other rows, and timers of `processing_timer_of`, the end of time."""
+        return self.layout.timers_of(keys, state, self.leading) if self.timers else None
+
+    def processing_timer_of(self, keys: Columns, state: Columns) -> IntArray | None:
+        """Return when timers of processing time go off beside others; for all other rows the end of time."""
+        return self.layout.timers_of(keys, state, self.trailing) if self.trailing else None
+
+    def processing_range(self, clock: Clock) -> tuple[int, int] | None:
+        """Return which timers of processing time go off now, beside those of event time."""
+        moved = clock.processing > clock.processing_before
+        return (clock.processing_before, clock.processing) if self.trailing and moved else None
 
     def together(self, keys: Columns, state: Columns) -> Mask | None:
         """Return the timers: a key is handed over with all its rows."""
@@ -108,7 +129,7 @@ class Processing(ManyRows, Viewed, Expiring, OnTimer, Succeeded, MayDivide):
 
     def live(self, keys: Columns, state: Columns, clock: Clock) -> Mask | None:
         """Return timers that have not gone off, and what has not outlived its time."""
-        return self.layout.live(keys, state, clock.watermark, clock.stream_ms * 1_000)
+        return self.layout.live(keys, state, clock)
 
     def due_range(self, clock: Clock) -> tuple[int, int] | None:
         """Return which timers go off now."""

@@ -27,7 +27,7 @@ from rechannel.kernels.protocol.logic import Changed, OperatorInput, StoredRows
 from rechannel.kernels.protocol.two_sides import ROW
 from rechannel.kernels.shuffle.watermarks import MICROS
 from rechannel.model.buffers import IntArray, Mask
-from rechannel.model.eventtime import ENDED
+from rechannel.model.eventtime import ENDED, Clock
 from rechannel.model.hashing import hash_columns
 from rechannel.operators.process.states import State
 
@@ -71,6 +71,8 @@ class Layout:
     states: Mapping[str, State]
     timers: tuple[str, ...] = ()
     """Names of timers."""
+    trailing: tuple[str, ...] = ()
+    """Those of processing time, if others go by event time."""
 
     @cached_property
     def key_schema(self) -> pa.Schema:
@@ -107,27 +109,31 @@ class Layout:
 
     # What rows wait for -------------------------------------------------------------------------------------------
 
-    def are_timers(self, keys: Columns) -> Mask:
-        """Return which rows are timers."""
-        if not self.timers:
+    def are_timers(self, keys: Columns, names: Sequence[str] | None = None) -> Mask:
+        """Return which rows are timers. names: which ones; None = all."""
+        some = self.timers if names is None else names
+        if not some:
             return np.zeros(len(keys[0]), dtype=np.bool_)
-        names = pa.array([f":{name}" for name in self.timers], pa.string())
+        names = pa.array([f":{name}" for name in some], pa.string())
         found: Mask = pc.is_in(keys[len(self.keys)], value_set=names).to_numpy(zero_copy_only=False)
         return found
 
-    def timers_of(self, keys: Columns, state: Columns) -> IntArray:
-        """Return when timers go off; for all other rows the end of time."""
-        return np.where(self.are_timers(keys), untils_of(state), ENDED)
+    def timers_of(self, keys: Columns, state: Columns, names: Sequence[str]) -> IntArray:
+        """Return when some timers go off; for all other rows the end of time."""
+        return np.where(self.are_timers(keys, names), untils_of(state), ENDED)
 
-    def live(self, keys: Columns, state: Columns, watermark: int, now_us: int) -> Mask | None:
+    def live(self, keys: Columns, state: Columns, clock: Clock) -> Mask | None:
         """Return which rows count: timers that have not gone off, and what has not outlived its time; None = all."""
         alive = _holding(state[1:], len(state[0]))
         if state[0].null_count < len(state[0]):
             untils = untils_of(state)
-            some = untils > now_us
+            some = untils > clock.stream_ms * 1_000
             alive = some if alive is None else alive & some
             if self.timers:
-                alive = np.where(self.are_timers(keys), untils > watermark, alive)
+                alive = np.where(self.are_timers(keys), untils > clock.watermark, alive)
+            if self.trailing:
+                trailing = self.are_timers(keys, self.trailing)
+                alive = np.where(trailing, untils > clock.processing, alive)
         return alive
 
     # Rows to write ------------------------------------------------------------------------------------------------

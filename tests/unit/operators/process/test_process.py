@@ -475,6 +475,136 @@ def test_timers_of_processing_time_go_off_when_nothing_comes_in():
     assert bench.harness.state("process").num_rows == 0
 
 
+BOTH = {"quiet": "event", "forget": "processing"}
+
+
+def both_timers(user, rows, context):
+    """`quiet` goes off `v` ms after a row, `forget` a second after the timestep."""
+    for row in rows:
+        context.set_timer("quiet", row.at + timedelta(milliseconds=row.v))
+    context.set_timer("forget", context.processing_time + timedelta(seconds=1))
+    yield "rows", len(rows)
+
+
+def tell(user, timer, context):
+    yield timer.name, (timer.at - EPOCH) // timedelta(milliseconds=1)
+
+
+def test_timers_of_event_time_and_of_processing_time_go_off_beside_each_other():
+    bench = Bench(both_timers, event=True, timers=BOTH, on_timer=tell)
+    assert bench.step(("ann", 50, 0), now=1_000) == [("ann", "rows", 1)]
+    assert bench.step(("bob", 1, 0), now=1_500) == [("bob", "rows", 1)]
+    assert bench.step(now=1_999) == []
+    # A timestep without rows is started for a timer of processing time, and event time stays where it is.
+    assert bench.step(now=2_000) == [("ann", "forget", 2_000)]
+    assert bench.step(now=2_400) == []
+    assert bench.step(("cid", 1, 60), now=2_400) == [
+        ("ann", "quiet", 50),
+        ("bob", "quiet", 1),
+        ("cid", "rows", 1),
+    ]
+    bench.harness.start()  # another driver
+    assert bench.step(now=9_000) == [("bob", "forget", 2_500), ("cid", "forget", 3_400)]
+    assert bench.step(now=99_000) == []
+    assert [row["_entry"] for row in bench.harness.state("process").to_pylist()] == ["quiet"]
+    assert bench.step(("dan", 1, 61), now=99_000) == [("cid", "quiet", 61), ("dan", "rows", 1)]
+
+
+def test_a_timestep_reads_the_runs_with_timers_that_are_due_by_their_own_time():
+    bench = Bench(both_timers, event=True, timers=BOTH, on_timer=tell, tasks=1)
+    bench.step(("ann", 50, 100), now=1_000)
+    (run,) = bench.harness.journal_state().versions[1].manifests["process"].state
+    assert (run.due[0], run.processing) == (150_000, (2_000_000, 2_000_000))
+    assert not run.rings(0, 1_999_999)
+    assert run.rings(1_999_999, 2_000_000)
+    assert not run.rings(2_000_000, 3_000_000)
+    assert not run.waits(0, 149_999)
+    steps = bench.harness.journal_state().last_committed
+    bench.step(now=1_900)
+    assert bench.harness.journal_state().last_committed == steps
+
+
+def test_of_a_key_timers_of_event_time_go_off_before_those_of_processing_time():
+    def follow(user, rows, context):
+        for name, ms in (("b", 9), ("a", 20), ("y", 3), ("x", 5)):
+            context.set_timer(name, moment(ms))
+
+    def ring(user, timer, context):
+        order.append(timer.name)
+        if timer == ("y", moment(3)):
+            context.set_timer("a", moment(1))
+            context.set_timer("y", moment(4))
+            context.set_timer("b", moment(999))
+        return []
+
+    order = []
+    timers = {"x": "processing", "a": "event", "y": "processing", "b": "event"}
+    bench = Bench(follow, event=True, timers=timers, on_timer=ring)
+    bench.step(("ann", 1, 50))
+    assert order == ["b", "a", "y", "a", "y", "x"]
+
+
+def test_in_the_order_of_event_time_timers_of_processing_time_follow_all_rows_of_the_timestep():
+    def follow(user, rows, context):
+        context.set_timer("quiet", rows[0].at + timedelta(milliseconds=5))
+        context.set_timer("forget", EPOCH)
+        return [("row", v) for v in rows["v"]]
+
+    def ring(user, timer, context):
+        return [(timer.name, len(shown))]
+
+    shown = []
+    bench = Bench(follow, time_column="at", timers=BOTH, on_timer=ring, tasks=1)
+    bench.rows.push([{"user": "ann", "v": v, "at": moment(10 * v)} for v in range(4)])
+    bench.harness.process.run()
+    whats = [row["what"] for row in bench.harness.outputs("out")[1].to_pylist()]
+    assert whats == [
+        "row",
+        "quiet",
+        "row",
+        "quiet",
+        "row",
+        "quiet",
+        "forget",
+    ]  # one row still waits
+
+
+def test_in_a_batch_timers_of_both_times_go_off():
+    rows = script(COLUMNS)
+    keyed = rc.read().memory(rows, name="rows").event_time("at").key_by("user")
+    made = keyed.process(both_timers, schema="what STRING, v BIGINT", timers=BOTH, on_timer=tell)
+    ats = pa.array([EPOCH], pa.timestamp("us", tz="UTC"))
+    given = {"rows": pa.table({"user": ["ann"], "v": [1], "at": ats})}
+    with rc.run_batch(made.write.noop(), inputs=given, in_process=InProcess()) as result:
+        assert [row["what"] for row in result.output().to_pylist()] == ["rows", "quiet", "forget"]
+
+
+def test_a_timer_goes_by_the_time_that_it_was_set_by():
+    def flow(timers):
+        stream = rc.read().memory(rows, name="rows").event_time("at").key_by("user")
+        made = stream.process(
+            both_timers,
+            schema="what STRING, v BIGINT",
+            timers=timers,
+            on_timer=tell,
+            name="process",
+        )
+        return made.write.memory("out", name="out")
+
+    rows, store = script(COLUMNS, [[{"user": "ann", "v": 1, "at": EPOCH}]]), MemoryStore()
+    first = Harness(flow(BOTH), store=store)
+    first.start().run()
+    for timers in (
+        {"quiet": "processing", "forget": "event"},
+        dict.fromkeys(BOTH, "event"),
+        dict.fromkeys(BOTH, "processing"),
+    ):
+        for options in ({}, {"upgrade": True}):
+            with pytest.raises(RefusedError, match="forget by processing time"):
+                Harness(flow(timers), store=store).start(**options)
+    Harness(flow({**BOTH, "another": "event"}), store=store).start(upgrade=True)
+
+
 def test_a_timer_that_has_passed_goes_off_at_once_and_one_that_never_ends_is_told(monkeypatch):
     def follow(user, rows, context):
         context.set_timer("soon", EPOCH)
@@ -711,7 +841,10 @@ def keep(user, rows, context):
             {"timers": {"t": "wall"}, "on_timer": keep},
             "'t' goes by 'event' or 'processing' time, not 'wall'",
         ),
-        ({"timers": {"t": "event", "u": "processing"}, "on_timer": keep}, "go by the same time"),
+        (
+            {"timers": {"t": "event", "u": "processing"}, "on_timer": keep},
+            "needs to know how far event time has come",
+        ),
         ({"timers": {"t": "event"}, "on_timer": keep}, "needs to know how far event time has come"),
         ({"states": {"n": "n BIGINT"}}, "state 'n' is made by rc.states.value_state"),
         ({"states": {"a b": COUNT["n"]}}, "states have names of letters, digits"),
@@ -967,3 +1100,35 @@ def test_a_value_may_be_an_array():
     bench = Bench(keep, states={"many": rc.states.value_state("many ARRAY<BIGINT>")})
     assert bench.step(("ann", 1, 0), ("bob", 1, 0)) == [("ann", "n", 2), ("bob", "n", 2)]
     assert bench.state("many") == {"ann": [{"many": [1, 2]}], "bob": [{"many": [1, 2]}]}
+
+
+def test_a_value_that_is_changed_in_place_and_set_again_is_written():
+    def grow(user, rows, context):
+        handle = context.value("many")
+        many = handle.get([])
+        many += rows["v"]
+        handle.set(many)
+        return [("n", len(many))]
+
+    bench = Bench(grow, states={"many": rc.states.value_state("many ARRAY<BIGINT>")})
+    assert bench.step(("ann", 1, 0)) == [("ann", "n", 1)]
+    assert bench.step(("ann", 2, 0), ("bob", 3, 0)) == [("ann", "n", 2), ("bob", "n", 1)]
+    assert bench.state("many") == {"ann": [{"many": [1, 2]}], "bob": [{"many": [3]}]}
+
+
+def test_a_value_that_is_set_to_what_it_was_lives_as_long_as_another_one():
+    def again(user, rows, context):
+        handle = context.value("n")
+        found = handle.get(1)
+        handle.set(found)
+        if rows[0].v == 9:  # a key without a value has none afterwards, either
+            handle.clear()
+        return [("found", found)]
+
+    bench = Bench(again, states={"n": rc.states.value_state("n BIGINT", ttl="2 seconds")})
+    bench.step(("ann", 1, 0), now=1_000)
+    bench.step(("ann", 1, 0), ("bob", 9, 0), now=2_500)
+    bench.step(("cid", 1, 0), now=4_000)
+    assert set(bench.state("n")) == {"ann", "cid"}
+    bench.step(("dan", 1, 0), now=4_500)
+    assert set(bench.state("n")) == {"cid", "dan"}

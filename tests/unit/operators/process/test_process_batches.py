@@ -179,6 +179,42 @@ def test_both_flavours_do_the_same(seed):
     assert apart[2] == state
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_both_flavours_do_the_same_if_timers_go_by_both_times(seed):
+    second = timedelta(seconds=1)
+    batches = [[(u, v, at + second) for u, v, at in batch] for batch in batches_of(seed)]
+    timers = {"soon": "event", "late": "processing"}
+    shown, _, state, _ = run("one", batches, timers=timers)
+    apart = run("many", batches, tasks=1 + seed % 3, timers=timers)
+
+    assert {row["what"] for rows in shown["out"].values() for row in rows} == {"last", *timers}
+    assert {n: {t: by_key(r) for t, r in of.items()} for n, of in apart[0].items()} == {
+        n: {t: by_key(r) for t, r in of.items()} for n, of in shown.items()
+    }
+    assert apart[2] == state
+
+
+def test_of_a_key_timers_of_event_time_go_off_in_an_earlier_call():
+    calls = []
+
+    def follow(frame):
+        frame.set_timer("soon", as_times([0] * len(frame)))
+        frame.set_timer("late", as_times([0]), frame.first("v") > 1)
+
+    def ring(frame):
+        calls.append([tuple(row.values()) for row in frame.timers.to_pylist()])
+        assert frame.watermark == EPOCH + timedelta(milliseconds=60)
+        if len(calls) == 2:
+            frame.set_timer("soon", as_times([0]))
+
+    at = EPOCH + timedelta(milliseconds=100)
+    timers = {"late": "processing", "soon": "event"}
+    more = {"function": follow, "on_timer": ring, "timers": timers}
+    run("many", [[("a", 1, at), ("b", 2, at)]], tasks=1, **more)
+    named = [sorted(name for _, name, _ in call) for call in calls]
+    assert named == [["soon", "soon"], ["late"], ["soon"]]
+
+
 def by_key(rows):
     """Rows of the list by key, in the order of each key, and those of timers, which go off together in one flavour."""
     found: dict = {}

@@ -106,7 +106,14 @@ def _applied(
     operators = Operators(
         manifests={**operators.manifests, name: manifest},
         times={**operators.times, **own},
-        first_timers={**operators.first_timers, name: first_timers(reports, name)},
+        first_timers={
+            **operators.first_timers,
+            name: earliest(state.first_timers for state in states_of(reports, name)),
+        },
+        first_processing={
+            **operators.first_processing,
+            name: earliest(state.first_processing for state in states_of(reports, name)),
+        },
     )
     flight = replace(flight, edits={**flight.edits, name: edit}, times={**flight.times, **own})
     return flight, operators
@@ -127,11 +134,11 @@ def unread(flight: InFlight) -> float:
     return max(shares, default=0.0)
 
 
-def first_timers(reports: Iterable[TaskReport], operator: str) -> dict[str, int]:
+def earliest(firsts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Return, by segment that tasks looked at, the first time after this timestep that a row waits for."""
     out: dict[str, int] = {}
-    for state in states_of(reports, operator):
-        for segment, at in state.first_timers.items():
+    for each in firsts:
+        for segment, at in each.items():
             out[segment] = min(at, out.get(segment, at))
     return out
 

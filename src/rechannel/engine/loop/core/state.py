@@ -64,6 +64,8 @@ class Operators(Struct, frozen=True, kw_only=True):
     times: Mapping[str, Times] = field(default_factory=dict)
     first_timers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """By operator and segment that a task looked at: the first time that one of its rows waits for."""
+    first_processing: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """The same of processing time, of operators that go by both."""
 
     def sizes(self) -> dict[str, tuple[int, int]]:
         """Return rows and bytes in the runs of every operator."""
@@ -178,7 +180,7 @@ def position_of(state: LoopState, stream_ms: int, coordination: Coordination) ->
         event_times={
             stage.name: times.get(stage.name, Times()).watermark
             for stage in state.plan.stages
-            if stage.times and not any(each.processing for each in stage.times)
+            if stage.times and not any(each.processing and not each.beside for each in stage.times)
         },
         coordination=coordination,
         manifests=state.operators.manifests,

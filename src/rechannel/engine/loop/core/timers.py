@@ -15,7 +15,9 @@ def timers_due(plan: PhysicalPlan, operators: Operators, stream_ms: int) -> bool
     """
     passed = rowless(plan, operators.times, stream_ms)
     return any(
-        _early(stage, operators, stream_ms) or _waits(stage, operators, passed, stream_ms)
+        _early(stage, operators, stream_ms)
+        or _waits(stage, operators, passed, stream_ms)
+        or _rings(stage, operators, stream_ms)
         for stage in plan.stages
         if stage.can is not None
     )
@@ -37,6 +39,24 @@ def _waits(stage: Stage, operators: Operators, passed: dict[str, int], stream_ms
     first = operators.first_timers.get(stage.name, {})
     return any(
         run.waits(after, until) and first.get(run.segment, until) <= until
+        for run in (manifest.state if manifest else ())
+    )
+
+
+def _rings(stage: Stage, operators: Operators, stream_ms: int) -> bool:
+    """Whether a timer of processing time is due, of an operator whose timers go by event time as well."""
+    if stage.can is None or not any(each.beside for each in stage.times):
+        return False
+    before = operators.times.get(stage.name, Times()).processing(stage.name)
+    clock = Clock(stream_ms=stream_ms, processing_before=before, processing=stream_ms * 1_000)
+    due = stage.can.processing_range(clock)
+    if due is None:
+        return False
+    after, until = due
+    manifest = operators.manifests.get(stage.name)
+    first = operators.first_processing.get(stage.name, {})
+    return any(
+        run.rings(after, until) and first.get(run.segment, until) <= until
         for run in (manifest.state if manifest else ())
     )
 
