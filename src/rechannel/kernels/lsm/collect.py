@@ -87,7 +87,10 @@ def collect(
 
 
 def _alive(rows: Rows, keys: int, live: Live) -> Rows:
-    """Return the rows of a run, which has each of them once, that count. keys: number of key columns."""
+    """Return the rows of a run that count. It has each full key once: see `tests/property/test_run_writers.py`.
+
+    keys: number of key columns.
+    """
     if rows.dropped is not None:
         rows = rows.where(~rows.dropped)
     alive = live(rows.columns[:keys], rows.columns[keys:])
