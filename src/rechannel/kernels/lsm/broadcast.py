@@ -112,7 +112,7 @@ def _merged(program: StageProgram, state: BroadcastState) -> Rows | None:
     A piece of the hash space at a time: rows that later ones replace stay in state until runs are merged, and may be
     many times as many.
     """
-    stored = sum(run.size * run.clip.width / run.span for run in state.runs if run.span)
+    stored = sum(run.expected_bytes for run in state.runs)
     pieces = 1 + int(stored // BROADCAST_BYTES)
     routing = Routing.even(bins=pieces, tasks=pieces)
     runs = [open_run(program, run) for run in state.runs]
