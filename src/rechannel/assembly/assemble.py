@@ -132,6 +132,7 @@ class _Assembly:
             store=self.seams.store,
             renamed=self.start.renamed,
             sources=sources_of(self.dataflow).keys(),
+            begins=self.start.upgrade,
         )
 
     def parts(self) -> Parts:
@@ -140,7 +141,7 @@ class _Assembly:
         check_remote(seams.store)
         opener = seams.opener(self._owner, self._ledger)
         with ExitStack() as undo, ExitStack() as while_opening:
-            undo.enter_context(self.records.copied(begins=self.start.upgrade))
+            undo.enter_context(self.records.copied())
             readers = opener.readers(self.dataflow, {})
             for reader in readers.values():
                 undo.callback(reader.close)
@@ -230,6 +231,7 @@ class _Assembly:
         )
         after = self.journal.append(opened)
         self.opening_id = opened.id
+        self.records.complete(after)
         if OWNER not in after.notes:
             self.journal.append(Note(kind=OWNER, body=self.seams.ids()))
         return after.number > read + 1

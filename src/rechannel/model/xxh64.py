@@ -43,8 +43,8 @@ def of_pairs(low: HashArray, high: HashArray, seed: int | HashArray = SEED) -> H
     return _of_lanes((low, high), seed)
 
 
-def of_bytes(array: pa.Array) -> HashArray:
-    """Return XXH64 (seed 42) of every value of a string or binary column; undefined under nulls.
+def of_bytes(array: pa.Array, seed: int = SEED) -> HashArray:
+    """Return XXH64 of every value of a string or binary column; undefined under nulls.
 
     The plugin runs in the calling thread; the thread pool of polars is not used.
     """
@@ -57,7 +57,7 @@ def of_bytes(array: pa.Array) -> HashArray:
         # Arrow builds the views that polars works on faster than polars does. Older versions cannot.
         with contextlib.suppress(pa.ArrowNotImplementedError):
             array = array.cast(pa.binary_view())
-    expression = pl.col("value").nchash.xxhash64(seed=SEED)  # type: ignore[attr-defined]
+    expression = pl.col("value").nchash.xxhash64(seed=seed)  # type: ignore[attr-defined]
     hashes = pl.DataFrame({"value": pl.from_arrow(array)}).select(expression).to_series()
     filled: HashArray = hashes.fill_null(SEED).to_numpy()
     return filled

@@ -83,6 +83,11 @@ class Run:
         width = self.clip.width
         return self.rows if width == self.span else self.rows * width / self.span
 
+    @property
+    def expected_bytes(self) -> float:
+        """Expected bytes where the run counts."""
+        return self.size * self.clip.width / self.span if self.span else 0.0
+
     def rows_in(self, where: Intervals) -> float:
         """Return the expected number of rows in the given hashes."""
         return self.rows * self.clip.intersect(where).width / self.span if self.span else 0.0

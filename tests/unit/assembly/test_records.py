@@ -21,10 +21,10 @@ def test_copies_go_unless_they_may_be_in_use(monkeypatch, holder, known, stays):
     offsets = {"old": {}}
     monkeypatch.setattr(records, "read_only", lambda _: SimpleNamespace(offsets=offsets))
     monkeypatch.setattr(records, "read_lease", lambda _: holder)
-    renamed = RenamedRecords(store=store, renamed={"old": "new"}, sources=["new"])
+    renamed = RenamedRecords(store=store, renamed={"old": "new"}, sources=["new"], begins=True)
 
     def refused():
-        with renamed.copied(begins=True):
+        with renamed.copied():
             assert store.read(folder_of("new") + "1") == b"seen"
             offsets.update({name: {} for name in known})
             raise RuntimeError("refused")

@@ -192,6 +192,23 @@ def test_a_large_state_is_given_in_pieces(tmp_path, monkeypatch):
         sums.job().edit_state("op", with_z, **WHY)
 
 
+def test_a_state_of_large_rows_is_given_in_pieces(tmp_path, monkeypatch):
+    sums = Sums(tmp_path, "abcdefghij")
+    sums.run()
+    runs = read_only(sums.job()._store).manifests["op"].state
+    made = editing.StateEdit
+    given = {"piece_bytes": sum(run.size for run in runs) // 4}
+    monkeypatch.setattr("rechannel.job.job.StateEdit", lambda **said: made(**said, **given))
+    sizes = []
+
+    def seen(rows: pa.Table) -> pa.Table:
+        sizes.append(len(rows))
+        return rows
+
+    assert not sums.job().edit_state("op", seen, **WHY).changed
+    assert (len(sizes), sum(sizes)) == (5, 10)
+
+
 def test_a_savepoint_keeps_the_state_of_before(sums):
     running = sums.job().start(in_process=HERE)
     running.savepoint("before", cause="a test")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import count, repeat
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +15,10 @@ import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
-from rechannel.errors import OtherDataflowError
+from rechannel.errors import FencedError, MissingFileError, OtherDataflowError
 from rechannel.sources.records import last_name
+from rechannel.testing import Crash, Fault, FaultKind, Harness, MemoryStore
+from tests.support.text_edits import QUIET
 
 
 class Files:
@@ -48,6 +54,54 @@ class Files:
         )
 
 
+class Takeover:
+    """A driver that reads files, and one that takes over from it with another name for its source."""
+
+    def __init__(self, place: Path) -> None:
+        self.place, self.store, self.fed = place, MemoryStore(), 0
+        self.interrupted = False
+        place.mkdir(exist_ok=True)
+        self.feed()
+        self.old = self.bench("in")
+        self.old.start().run()
+        self.feed()
+        self.old.process.run()
+
+    def feed(self) -> None:
+        pq.write_table(pa.table({"k": ["a"]}), self.place / f"{self.fed}.parquet")
+        self.fed += 1
+
+    def bench(self, source: str) -> Harness:
+        rows = rc.read().files(self.place, format="parquet", name=source)
+        op = rows.key_by("k").aggregate(n=agg.count(), name="op")
+        return Harness(op.write.memory("out", name="out"), store=self.store, settings=QUIET)
+
+    def upgrade(self, writes: int = sys.maxsize, kind: FaultKind | None = None) -> None:
+        """Take over; before one of its writes the old driver goes on, and the new one may die at that or the next."""
+        new = self.bench("input")
+        said: dict[str, Any] = {"upgrade": True, "renamed": {"in": "input"}}
+        try:
+            new.start(faults=self.meanwhile(writes, kind), **said).run()
+        except Crash:
+            new.start(**said).run()
+
+    def meanwhile(self, writes: int, kind: FaultKind | None) -> Iterator[Fault | None]:
+        yield from repeat(None, writes)
+        self.interrupted = True
+        self.feed()
+        with suppress(FencedError, MissingFileError):  # once it is fenced, its records may go
+            self.old.process.run()
+        yield None if kind is None else Fault(kind=kind)
+
+    def counted(self) -> int:
+        last = self.bench("input")
+        last.start(renamed={"in": "input"}).run()
+        return int(last.state("op").to_pylist()[0]["n"])
+
+    def folders(self) -> set[str]:
+        return {key.split("/")[1] for key in self.store.list("sources/")}
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> Files:
     made = Files(tmp_path)
@@ -64,6 +118,36 @@ def test_files_that_were_read_under_the_old_name_are_not_read_again(files):
     assert files.run(again, upgrade=True) == 3
     assert files.run(files.job("rows", **{"in": "input", "input": "rows"}), upgrade=True) == 3
     assert files.folders() == ["rows"]
+
+
+@pytest.mark.parametrize("kind", [None, FaultKind.BEFORE, FaultKind.AFTER])
+def test_what_the_driver_before_reads_until_it_is_fenced_is_not_read_again(tmp_path, kind):
+    for writes in count():
+        place = Takeover(tmp_path / f"{kind}-{writes}")
+        place.upgrade(writes, kind)
+        assert place.counted() == place.fed
+        assert place.folders() == {"input"}
+        if not place.interrupted:
+            break
+    assert writes > 5
+
+
+def test_what_an_earlier_source_has_left_under_the_new_name_goes(tmp_path):
+    place = Takeover(tmp_path)
+    place.store.put("sources/input/replays/1", b"another source's")
+    place.upgrade()
+    assert "sources/input/replays/1" not in place.store.list("sources/")
+
+
+def test_another_upgrade_to_the_same_names_loses_nothing(tmp_path):
+    place = Takeover(tmp_path)
+
+    def another() -> Iterator[None]:
+        yield None
+        place.bench("input").start(upgrade=True, renamed={"in": "input"}).run()
+
+    place.bench("input").start(faults=another(), upgrade=True, renamed={"in": "input"}).run()
+    assert place.counted() == place.fed
 
 
 def test_an_upgrade_that_is_refused_leaves_no_copy(files):

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import xxhash
 
+from rechannel.engine.letters.taken import NotTaken, Taken, as_column, letter_keys, row_keys
 from rechannel.errors import RefusedError
+from rechannel.kernels.functions.dead_letters import WHOLE_LETTER
 from rechannel.kernels.functions.letter_rows import attempts_in, letter_rows
-from rechannel.sources.replayed.log import ATTEMPTS, LETTER, ROW_KEY, taking_schema
+from rechannel.sources.replayed.log import taking_schema
 
 MOST_ROWS = 100_000
 """Rows of an operator that one call replays."""
 MOST_BYTES = 64 << 20
-"""Bytes of their texts."""
+"""Bytes of their texts: rows, errors and offsets."""
 
-_CUT = re.compile(r"\(\d+ bytes; the first \d+ are here\)$")
+_CUT = r"\(\d+ bytes; the first \d+ are here\)$"
 """Ends the error of a record of which the dead letter has the beginning only."""
 
 
@@ -47,30 +48,6 @@ class Asked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Taken:
-    """What earlier calls have taken of an operator's dead letters."""
-
-    letters: Mapping[bytes, int] = field(default_factory=dict)
-    """How many of each. Dead letters that are equal in everything have one key."""
-    tries: Mapping[bytes, int] = field(default_factory=dict)
-    """How often each row was tried before its latest replay."""
-
-    @classmethod
-    def of(cls, files: Iterable[pa.RecordBatch]) -> Taken:
-        """Return what files of the log say."""
-        letters: Counter[bytes] = Counter()
-        tries: dict[bytes, int] = {}
-        for file in files:
-            letters.update(file.column(LETTER).to_pylist())
-            tries.update(
-                zip(
-                    file.column(ROW_KEY).to_pylist(), file.column(ATTEMPTS).to_pylist(), strict=True
-                )
-            )
-        return cls(letters=letters, tries=tries)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Chosen:
     """What is replayed of one operator."""
 
@@ -87,8 +64,7 @@ class Chosen:
 
 
 def choose(
-    letters: pa.Table,
-    operator: str,
+    letters: Iterable[pa.RecordBatch],
     asked: Asked,
     taken: Taken,
     schema: pa.Schema,
@@ -96,76 +72,92 @@ def choose(
 ) -> Chosen:
     """Return which of the dead letters of an operator are replayed.
 
-    schema: columns of what the operator reads. needed: those that it needs.
+    letters: all of the timesteps that are asked for, piece by piece, with the columns of `WHOLE_LETTER`. schema:
+    columns of what the operator reads. needed: those that it needs.
     """
-    mine = letters.filter(pc.equal(letters.column("operator"), operator))
-    facts = mine.sort_by("at_timestep").to_pylist()
-    open_, before = _not_taken(facts, taken)
-    wanted = [one for one in open_ if asked.error in one["error"]]
-    whole = [one for one in wanted if not _CUT.search(one["error"])]
-    refused = Counter({"only the beginning of the record was kept": len(wanted) - len(whole)})
-    now = _bounded(whole)
-    found = letter_rows([one["row"] for one in now], schema, needed)
+    sifted = _Sifted(asked=asked, not_taken=NotTaken(taken))
+    for piece in letters:
+        sifted.add(piece)
+    now = sifted.held()
+    found = letter_rows(now.column("row").to_pylist(), schema, needed)
+    refused = Counter({"only the beginning of the record was kept": sifted.cut})
     refused.update(found.refused.values())
-    good = [now[number] for number in found.numbers]
+    good = now.take(pa.array(found.numbers, pa.int64()))
     return Chosen(
         taken=_for_log(good, found.rows, taken),
-        errors=Counter(one["error"] for one in good),
+        errors=Counter(good.column("error").to_pylist()),
         refused=+refused,
-        before=before,
-        left=len(whole) - len(now),
+        before=sifted.before,
+        left=sifted.whole - now.num_rows,
     )
 
 
-def _not_taken(
-    facts: Sequence[Mapping[str, Any]], taken: Taken
-) -> tuple[list[Mapping[str, Any]], int]:
-    """Return the dead letters that no call has taken, and how many one has."""
-    left = dict(taken.letters)
-    open_ = []
-    for one in facts:
-        key = _letter_key(one)
-        if left.get(key, 0):
-            left[key] -= 1
-        else:
-            open_.append(one)
-    return open_, len(facts) - len(open_)
+@dataclass(kw_only=True)
+class _Sifted:
+    """What has come of the dead letters so far. Of those that one call does not replay, only the number is held."""
+
+    asked: Asked
+    not_taken: NotTaken
+    before: int = 0
+    """Dead letters that were replayed before."""
+    cut: int = 0
+    """Of those that are asked for, the ones without a whole record."""
+    whole: int = 0
+    """Of those that are asked for, the others."""
+    _held: list[pa.RecordBatch] = field(default_factory=list)
+    _rows: int = 0
+    _bytes: int = 0
+
+    def add(self, piece: pa.RecordBatch) -> None:
+        """Take the next ones into account."""
+        open_ = self.not_taken.among(letter_keys(piece))
+        self.before += len(open_) - int(open_.sum())
+        wanted = piece.filter(pa.array(open_))
+        wanted = wanted.filter(pc.match_substring(wanted.column("error"), self.asked.error))
+        whole = wanted.filter(
+            pc.invert(pc.match_substring_regex(wanted.column("error"), pattern=_CUT))
+        )
+        self.cut += wanted.num_rows - whole.num_rows
+        if self._rows == self.whole:  # else one has been left already
+            self._hold(whole)
+        self.whole += whole.num_rows
+
+    def _hold(self, whole: pa.RecordBatch) -> None:
+        """Hold as many as one call replays, and one at least."""
+        sizes = sum(_sizes(whole.column(name)) for name in ("row", "error", "offset"))
+        ends = self._bytes + np.cumsum(sizes)
+        fit = min(int(np.searchsorted(ends, MOST_BYTES, "right")), MOST_ROWS - self._rows)
+        if not self._rows:
+            fit = max(fit, min(1, whole.num_rows))
+        if fit:
+            self._held.append(
+                whole.take(pa.array(range(fit), pa.int64()))
+            )  # a slice would hold all
+            self._rows, self._bytes = self._rows + fit, int(ends[fit - 1])
+
+    def held(self) -> pa.RecordBatch:
+        """Return those that are replayed, by timestep."""
+        every = pa.Table.from_batches(self._held, WHOLE_LETTER).sort_by("at_timestep")
+        return pa.RecordBatch.from_arrays(
+            [pa.concat_arrays([pa.array([], c.type), *c.chunks]) for c in every.columns],
+            schema=WHOLE_LETTER,
+        )
 
 
-def _bounded(letters: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return as many as one call replays, at least one."""
-    size = 0
-    for number, one in enumerate(letters[:MOST_ROWS]):
-        size += len(one["row"])
-        if size > MOST_BYTES:
-            return letters[: max(1, number)]
-    return letters[:MOST_ROWS]
+def _sizes(texts: pa.Array) -> npt.NDArray[np.int64]:
+    return np.asarray(pc.fill_null(pc.binary_length(texts), 0), np.int64)
 
 
-def _for_log(
-    letters: Sequence[Mapping[str, Any]], rows: pa.RecordBatch, taken: Taken
-) -> pa.RecordBatch:
-    row_keys = [_row_key(one) for one in letters]
-    tries = [
-        attempts_in(one["offset"]) or taken.tries.get(key, 0) + 1
-        for one, key in zip(letters, row_keys, strict=True)
-    ]
+def _for_log(letters: pa.RecordBatch, rows: pa.RecordBatch, taken: Taken) -> pa.RecordBatch:
+    keys = row_keys(letters)
+    known = [attempts_in(offset) or 0 for offset in letters.column("offset").to_pylist()]
+    tries = np.where(known, known, taken.tries_of(keys) + 1).astype(np.int64)
     schema = taking_schema(rows.schema)
     columns = [
-        pa.array([_letter_key(one) for one in letters], schema.field(LETTER).type),
-        pa.array(row_keys, schema.field(ROW_KEY).type),
-        pa.array(tries, pa.int64()),
+        as_column(letter_keys(letters)),
+        as_column(keys),
+        pa.array(tries),
         pa.StructArray.from_arrays(rows.columns, fields=list(rows.schema)),
     ]
     made = pa.RecordBatch.from_arrays(columns, schema=schema)
-    order = sorted(range(len(tries)), key=lambda number: tries[number])  # stable
-    return made.take(pa.array(order, pa.int64()))
-
-
-def _letter_key(letter: Mapping[str, Any]) -> bytes:
-    where = f"{letter['at_timestep']}\0{letter['offset'] or ''}\0"
-    return xxhash.xxh3_128_digest(where.encode() + letter["row"].encode())
-
-
-def _row_key(letter: Mapping[str, Any]) -> bytes:
-    return xxhash.xxh3_128_digest(letter["row"].encode())
+    return made.take(pa.array(np.argsort(tries, kind="stable")))

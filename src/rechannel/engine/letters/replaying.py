@@ -14,8 +14,9 @@ from rechannel.dataflow.checks.replays import columns_of, replays_of
 from rechannel.dataflow.graph.nodes import Dataflow, MapBatches, Node, Source
 from rechannel.dataflow.identity.logic import dataflow_identity
 from rechannel.engine.journal.state import JournalState
-from rechannel.engine.letters.choosing import Asked, Chosen, Taken, choose
+from rechannel.engine.letters.choosing import Asked, Chosen, choose
 from rechannel.engine.letters.kept import keeper_of, letters_in
+from rechannel.engine.letters.taken import Taken
 from rechannel.engine.program.pruning import ColumnFunction
 from rechannel.engine.program.versions import NOTE, current_version
 from rechannel.errors import NotReadyError, RefusedError, UnknownOperatorError
@@ -97,11 +98,11 @@ class Letters:
             )
             raise NotReadyError(msg)
         until = min(self._latest, asked.until) if asked.until is not None else self._latest
-        kept = letters_in(keeper_of(self.dataflow, name), asked.since, until)
+        kept = letters_in(keeper_of(self.dataflow, name), name, asked.since or 0, until)
         taken = Taken.of(self._log(source).files())
         schema = columns_of(source)
         needed = needed_of(self.dataflow.by_name[name], frozenset(schema.names))
-        return choose(kept, name, asked, taken, schema, needed)
+        return choose(kept, asked, taken, schema, needed)
 
     def _numbered(self, name: str, asked: Asked) -> tuple[int, Chosen]:
         """Return the number of the next file, and what it brings beyond those before it."""

@@ -36,6 +36,7 @@ from rechannel.engine.program.restarting import (
     sources_of,
 )
 from rechannel.engine.program.stored_versions import stored_schema_versions
+from rechannel.engine.program.unread import check_unread
 from rechannel.engine.program.upgrade_checks import check_owed
 from rechannel.engine.program.upgrading import AT_START, Upgrade, unchanged_live, upgraded
 from rechannel.engine.program.versions import (
@@ -112,6 +113,8 @@ def start_program(
     stored = partial(stored_schema_versions, store, lambda: state)
     back = leading_back(text, known, current, stored) if start.revert else None
     _check_text(text, dataflow_identity(written), known, current, start, stored)
+    stay = {*text.sources, *(start.renamed if start.upgrade else ())}
+    check_unread(store, state.offsets, stay, without=start.without)
     upgrade = _upgrade(text, known, current, start, state, stored)
     renamed: Mapping[str, str] = {} if upgrade is None else upgrade.renamed
     held = with_names(held, renamed)

@@ -26,7 +26,9 @@ from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.deploying import with_assigned
 from rechannel.engine.program.physical import PhysicalPlan
 from rechannel.engine.program.position import StreamPosition
+from rechannel.engine.program.restarting import sources_of
 from rechannel.engine.program.stored_versions import stored_schema_versions
+from rechannel.engine.program.unread import check_unread
 from rechannel.engine.program.upgrading import Upgrade
 from rechannel.engine.program.versions import Program, Succession, deployed_to, succeed
 from rechannel.engine.publish.publisher import Publisher
@@ -167,6 +169,8 @@ class Opener:
         nothing stays open.
         """
         check_outputs(dataflow, state().notes)
+        given_up = () if deploy is None else deploy.declared.without
+        check_unread(self.store, state().offsets, sources_of(dataflow), without=given_up, live=True)
         readers = self.readers(dataflow, before.readers)
         stored = partial(stored_schema_versions, self.store, state)
         try:

@@ -9,7 +9,7 @@ kept, and savepoints, are not.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rechannel.engine.journal import acts
 from rechannel.engine.journal.entries import StateEdited
@@ -28,6 +28,8 @@ from rechannel.state.merging import BASE_LEVEL
 
 PIECE_ROWS = 1_000_000
 """Rows that a function is given at a time, about."""
+PIECE_BYTES = 128 << 20
+"""Their bytes in state, about: a row may be large."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +43,8 @@ class StateEdit:
     cause: str
     again: bool = False
     """Whether it may be made a second time on the same state."""
-    piece_rows: int = field(default=PIECE_ROWS)
+    piece_rows: int = PIECE_ROWS
+    piece_bytes: int = PIECE_BYTES
 
 
 def check_edit(asked: StateEdit, state: JournalState, names: list[str]) -> None:
@@ -106,13 +109,15 @@ def _pieces(
     """Yield the new rows of each piece of the hash space."""
     manifest = state.manifests.get(asked.operator, Manifest())
     clock = state.latest.clock(asked.operator)
-    pieces = max(1, int(sum(run.expected for run in manifest.state) // asked.piece_rows) + 1)
+    rows = sum(run.expected for run in manifest.state) / asked.piece_rows
+    size = sum(run.expected_bytes for run in manifest.state) / asked.piece_bytes
+    pieces = int(max(rows, size)) + 1
     routing = Routing.even(bins=pieces, tasks=pieces)
     for number in range(pieces):
         own = routing.intervals_of(number)
         task = TaskState(own=own, runs=manifest.within(own))
-        rows, counts = edited(program, task, clock, asked.function)
-        yield rows, counts, own
+        made, counts = edited(program, task, clock, asked.function)
+        yield made, counts, own
 
 
 def _done(asked: StateEdit, state: JournalState) -> str:

@@ -23,6 +23,11 @@ from rechannel.kernels.functions.python_rows import UnheldError, python_keys, py
 MANY = 16
 """All rows are converted as soon as one in 16 was looked up."""
 
+ROW_BYTES, VALUE_BYTES, NESTED_BYTES = 256, 112, 400
+"""What a row, a value and a value made of others take as Python objects, at most about, beside what they hold."""
+WIDEST = 4
+"""Bytes that a character may take in Python for one that it takes in Arrow."""
+
 
 class BroadcastTable(Mapping[Any, Any]):
     """The current rows of a broadcast input, by their keys and in the order of these. It cannot be changed.
@@ -39,6 +44,20 @@ class BroadcastTable(Mapping[Any, Any]):
     def nbytes(self) -> int:
         """Bytes of the rows in Arrow."""
         return int(self._given.nbytes)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that it holds by now, at most about: the rows in Arrow, and what was converted to Python values."""
+        done, count = vars(self), max(1, len(self))
+        size = self.nbytes
+        if "rows" in done and self.rows is not self._given:
+            size += self.rows.nbytes
+        if "_places" in done:
+            size += _python_bytes(self._given.columns[: self._keys], len(self))
+        made = len(self._made) + (len(self) if "_converted" in done else 0)
+        return int(
+            size + _python_bytes(self._given.columns, len(self)) * made / count if made else size
+        )
 
     @cached_property
     def rows(self) -> pa.RecordBatch:
@@ -139,6 +158,23 @@ def _rows_of(rows: pa.RecordBatch, unheld: dict[int, str]) -> list[Any]:
     if any(pa.types.is_nested(kind) for kind in rows.schema.types):
         return [type(row)._make(map(_frozen, row)) for row in made]
     return made
+
+
+def _python_bytes(columns: Columns, rows: int) -> int:
+    """Return the bytes of rows as Python values, at most about."""
+    return rows * ROW_BYTES + sum(map(_values_bytes, columns))
+
+
+def _values_bytes(column: pa.Array) -> int:
+    if pa.types.is_map(column.type):
+        parts = [column.keys, column.items]
+    elif pa.types.is_struct(column.type):
+        parts = column.flatten()
+    elif pa.types.is_nested(column.type):
+        parts = [column.flatten()]
+    else:
+        return int(len(column) * VALUE_BYTES + WIDEST * column.nbytes)
+    return len(column) * NESTED_BYTES + sum(map(_values_bytes, parts))
 
 
 def _frozen(value: Any) -> Any:

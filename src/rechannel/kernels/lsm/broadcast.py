@@ -3,11 +3,14 @@
 Every task reads it, so what it costs follows how often it changes: a process keeps the tables that it has read, and
 takes one again while the runs of the state are the same. State is immutable: the same runs hold the same rows. Which of
 them have outlived their time is looked at in every timestep, and the table stays the same one until another row has.
+
+Tasks of several operators, and of timesteps that are in flight together, share a process. So two versions of a table
+are kept, and a task waits only for the version that it needs, which one thread reads.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass, field, replace
 from threading import Lock
 
@@ -30,9 +33,11 @@ BROADCAST_BYTES = 64 << 20
 STORED_BYTES = 4 * BROADCAST_BYTES
 """Most bytes of its rows in state, those that have outlived their time among them."""
 KEPT_BYTES = 4 * BROADCAST_BYTES
-"""Bytes of tables that a process keeps; it always keeps the latest one."""
+"""Bytes of tables that a process keeps, with the Python values made of them; it always keeps the latest one."""
 KEPT_TABLES = 16
 """Tables that it keeps: each holds its program, with the functions of its user."""
+KEPT_VERSIONS = 2
+"""Versions of one table that it keeps: timesteps in flight read the one before, too."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -40,42 +45,72 @@ class _Read:
     """A table that was read. rows: if they can outlive their time, all of them; alive: which had not."""
 
     program: StageProgram
-    """It is known by its identity, which is its own as long as it is held here."""
-    runs: tuple[Run, ...]
     rows: Rows | None = None
     alive: Mask | None = None
     table: BroadcastTable
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its columns."""
+        """Bytes of its columns, and of Python values that were made of them."""
         columns = [] if self.rows is None else self.rows.columns
-        return int(self.table.nbytes + sum(column.nbytes for column in columns))
+        return int(self.table.held_bytes + sum(column.nbytes for column in columns))
+
+
+@dataclass(eq=False)
+class _Version:
+    """A version of a table. The first thread that needs it reads it; the others wait for that."""
+
+    program: StageProgram
+    """It is known by its identity, which is its own as long as it is held here."""
+    _read: _Read | None = None
+    _lock: Lock = field(default_factory=Lock)
+
+    def of(self, state: BroadcastState) -> BroadcastTable:
+        """Return the table. Raises BroadcastTooLargeError."""
+        with self._lock:
+            known = self._read
+            read = _read(self.program, state) if known is None else _as_of(known, state.clock)
+            self._read = read
+        return read.table
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it holds; 0 while it is read."""
+        read = self._read
+        return 0 if read is None else read.nbytes
 
 
 @dataclass
 class Tables:
-    """The tables that a process has read last, by the program that reads them. Safe to use from several threads."""
+    """The tables that a process has read last, by the program and the runs. Safe to use from several threads."""
 
-    _read: OrderedDict[int, _Read] = field(default_factory=OrderedDict)
+    _versions: OrderedDict[tuple[int, tuple[Run, ...]], _Version] = field(
+        default_factory=OrderedDict
+    )
     _lock: Lock = field(default_factory=Lock)
+    """Nothing is read while it is held."""
 
     def of(self, program: StageProgram, state: BroadcastState) -> BroadcastTable:
         """Return the table of an operator. program: reads its state. Raises BroadcastTooLargeError."""
+        key = id(program), state.runs
         with self._lock:
-            known = self._read.pop(id(program), None)
-            if known is not None and known.runs == state.runs:
-                read = _as_of(known, state.clock)
-            else:
-                read = _read(program, state)
-            self._read[id(program)] = read
+            version = self._versions.pop(key, None) or _Version(program)
+            self._versions[key] = version
+        table = version.of(state)
+        with self._lock:
             self._forget()
-        return read.table
+        return table
 
     def _forget(self) -> None:
-        size = sum(read.nbytes for read in self._read.values())
-        while len(self._read) > (1 if size > KEPT_BYTES else KEPT_TABLES):
-            _, gone = self._read.popitem(last=False)
+        """Drop what was used longest ago."""
+        newer = Counter[int]()
+        for key in reversed(list(self._versions)):
+            newer[key[0]] += 1
+            if newer[key[0]] > KEPT_VERSIONS:
+                del self._versions[key]
+        size = sum(version.nbytes for version in self._versions.values())
+        while len(self._versions) > (1 if size > KEPT_BYTES else KEPT_TABLES):
+            _, gone = self._versions.popitem(last=False)
             size -= gone.nbytes
 
 
@@ -95,11 +130,10 @@ def _read(program: StageProgram, state: BroadcastState) -> _Read:
     rows = _merged(program, state)
     if rows is None:
         none = pa.RecordBatch.from_pylist([], schema=can.view_schema)
-        return _Read(program=program, runs=state.runs, table=BroadcastTable(none, can.hashed))
+        return _Read(program=program, table=BroadcastTable(none, can.hashed))
     alive = can.live(*halves(can, rows), state.clock)
     return _Read(
         program=program,
-        runs=state.runs,
         rows=None if alive is None else rows,
         alive=alive,
         table=_table(program, rows if alive is None else rows.where(alive)),
@@ -112,7 +146,7 @@ def _merged(program: StageProgram, state: BroadcastState) -> Rows | None:
     A piece of the hash space at a time: rows that later ones replace stay in state until runs are merged, and may be
     many times as many.
     """
-    stored = sum(run.size * run.clip.width / run.span for run in state.runs if run.span)
+    stored = sum(run.expected_bytes for run in state.runs)
     pieces = 1 + int(stored // BROADCAST_BYTES)
     routing = Routing.even(bins=pieces, tasks=pieces)
     runs = [open_run(program, run) for run in state.runs]

@@ -4,7 +4,7 @@
 
 A file is created only if it is absent, at once, with its rows and the dead letters that they are of. So it is both: the
 input, which the source reads exactly once, and the record of what was taken, which the next call leaves out. A call
-that dies before it has changed nothing.
+that dies before it has changed nothing. A file stays, but for its rows if no program can read it: see `reader`.
 """
 
 from __future__ import annotations
@@ -72,6 +72,12 @@ class ReplayLog:
     def read(self, number: int) -> pa.RecordBatch:
         """Read and check a file. Raises MissingFileError, DamagedStateError."""
         return read_rows(self.store, self.key(number))
+
+    def empty(self, number: int) -> None:
+        """Take all rows out of a file, which no timestep has read or will: its dead letters are not taken any more."""
+        held = self.read(number)
+        if held.num_rows:
+            self.store.put(self.key(number), rows_bytes([held.slice(0, 0)]))
 
     def files(self) -> Iterator[pa.RecordBatch]:
         """Yield all files, in order."""

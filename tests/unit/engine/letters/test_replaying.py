@@ -21,11 +21,13 @@ from rechannel.engine.letters.replaying import Letters
 from rechannel.errors import (
     DataflowError,
     NotReadyError,
+    OtherDataflowError,
     RefusedError,
     TooManyBadRowsError,
     UnknownOperatorError,
 )
 from rechannel.sources.replayed.log import ReplayLog
+from rechannel.sources.replayed.reader import ReplayedReader
 from rechannel.testing import Crash, FaultKind, script
 
 ROWS = "topic STRING, partition INT, offset BIGINT, value STRING"
@@ -300,6 +302,70 @@ def test_a_source_that_has_not_begun_is_refused_and_one_that_comes_again_reads_n
     letters = Letters(dataflow=job.dataflow, store=job._store, state=state)
     with pytest.raises(NotReadyError, match="source 'parse_replays' has not begun"):
         letters.replay(Asked(), 0)
+
+
+@pytest.mark.parametrize("upgrade", [False, True])
+def test_taken_dead_letters_that_are_not_read_yet_are_lost_only_if_that_is_said(shop, upgrade):
+    shop.run(shop.job(), LACKS, NONE)
+    job = shop.job(mended)
+    shop.run(job)
+    assert job.replay_dead_letters().rows == 2
+    without = shop.job(mended, replays=False)
+    lost = r"2 dead letters that were taken for a replay, and not read yet, would be lost: start the program"
+    with pytest.raises(OtherDataflowError, match=lost):
+        shop.run(without, upgrade=upgrade)
+    if upgrade:
+        with pytest.raises(OtherDataflowError, match=lost):
+            without.plan_upgrade(in_process=rc.InProcess())
+    shop.run(without, upgrade=upgrade, without=["parse_replays"])
+    assert shop.run(job, upgrade=upgrade, fresh=["parse_replays"]) == {}
+
+
+def test_a_live_change_waits_until_taken_dead_letters_are_read(shop, monkeypatch):
+    shop.run(shop.job(), LACKS)
+    job = shop.job(mended)
+    running = job.start(in_process=rc.InProcess())
+    running.process_all_available()
+    monkeypatch.setattr(ReplayedReader, "latest", lambda self, start, *_: start)
+    assert running.replay_dead_letters().rows == 1
+    later = shop.job(mended, replays=False)
+    with pytest.raises(OtherDataflowError, match="would be lost: wait for its next timestep"):
+        running.deploy(later)
+    monkeypatch.undo()
+    running.process_all_available()
+    running.stop()
+
+
+def test_dead_letters_that_an_other_program_cannot_read_are_not_taken_any_more(shop):
+    def job(kind: str) -> rc.Job:
+        def checked(row: Any) -> Any:
+            return json.loads(row.value)["shop"], 1.0
+
+        given = rc.read().memory(shop.orders, name="orders")
+        named = given.map(
+            lambda row: (row.offset if kind == "BIGINT" else str(row.offset), row.value),
+            f"offset {kind}, value STRING",
+            name="named",
+        ).with_replays("parse")
+        priced = named.map(checked, PRICED, name="parse", on_error="dead_letter")
+        good = priced.write.memory("good", name="good")
+        bad = rc.dead_letters(good).write.parquet(shop.place / "bad", name="bad")
+        return rc.Job("shop", [good, bad], state=shop.place / "state")
+
+    def run(made: rc.Job, *values: str) -> None:
+        shop.orders.push([record(n, value) for n, value in enumerate(values)])
+        running = made.start(in_process=rc.InProcess())
+        running.process_all_available()
+        running.stop()
+
+    run(job("BIGINT"), "{}", "{}")
+    assert job("BIGINT").replay_dead_letters().rows == 2
+    run(job("STRING"), '{"shop": "a"}')
+    (one,) = job("STRING").replay_dead_letters(plan=True).operators
+    assert (one.rows, one.before) == (0, 0)
+    assert list(one.refused.values()) == [2]
+    run(job("BIGINT"))
+    assert job("BIGINT").replay_dead_letters().rows == 2
 
 
 def test_replayed_rows_may_go_only_to_their_operator(shop):

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import sys
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -88,3 +93,36 @@ def test_values_in_a_row_cannot_be_changed():
         assert row.place["at"] == (1, 2)
         with pytest.raises(TypeError):
             row.place["at"] = (3,)
+
+
+def deep(value: Any, seen: set[int]) -> int:
+    """Return the bytes of a value and all that it refers to."""
+    if id(value) in seen or isinstance(value, type):
+        return 0
+    seen.add(id(value))
+    return sys.getsizeof(value) + sum(deep(each, seen) for each in gc.get_referents(value))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        1 << 60,
+        2.5,
+        "x" * 9,
+        "x" * 90 + "\U0001f600",
+        b"xyz",
+        datetime(2026, 1, 1, tzinfo=UTC),
+        Decimal("1.5"),
+        [],
+        list(range(1_000, 1_020)),
+        {"a": "x", "b": [{"c": None}, {"c": 1.5}]},
+    ],
+)
+def test_values_that_were_converted_are_counted_and_rather_too_many_bytes(value):
+    keys = [f"key {n}" for n in range(200)]
+    found = table(1, k=keys, v=[value] * 200)
+    before = found.held_bytes
+    assert before == found.nbytes
+    looked = found["key 1"]
+    assert before + deep([looked], set()) < found.held_bytes
+    assert before + deep(dict(found.items()), set()) < found.held_bytes

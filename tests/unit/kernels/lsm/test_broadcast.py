@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
@@ -44,8 +46,9 @@ class Reader:
 
         monkeypatch.setattr(module, "open_run", counted)
 
-    def at(self, stream_ms: int = 0) -> Any:
-        state = BroadcastState(runs=self.bench.manifest.state, clock=Clock(stream_ms=stream_ms))
+    def at(self, stream_ms: int = 0, runs: Any = None) -> Any:
+        runs = self.bench.manifest.state if runs is None else runs
+        state = BroadcastState(runs=runs, clock=Clock(stream_ms=stream_ms))
         return self.tables.of(self.program, state)
 
 
@@ -160,3 +163,68 @@ def test_rows_that_were_replaced_do_not_count(monkeypatch):
     assert sum(run.size for run in bench.manifest.runs) > module.STORED_BYTES
     reader.tables = Tables()
     assert reader.at().rows.equals(expected.rows)
+
+
+def test_rows_that_were_converted_count(monkeypatch):
+    tables = Tables()
+    readers = [Reader(Bench(counting()), monkeypatch, tables) for _ in range(2)]
+    for reader in readers:
+        reader.bench.step([(rows(*((f"k{i}", i) for i in range(90))), 0)])
+    first, second = (reader.at() for reader in readers)
+    monkeypatch.setattr(module, "KEPT_BYTES", 3 * first.nbytes)
+    assert readers[0].at() is first
+    assert readers[1].at() is second
+    assert len(second.values()) == 90
+    assert readers[1].at() is second
+    assert readers[0].at() is not first
+
+
+def test_tasks_of_two_timesteps_in_flight_do_not_take_turns_in_reading(monkeypatch):
+    reader = Reader(bench := Bench(counting()), monkeypatch)
+    versions = []
+    for number in range(3):
+        bench.step([(rows(("a", number)), 0)])
+        versions.append(bench.manifest.state)
+    first, second = reader.at(runs=versions[0]), reader.at(runs=versions[1])
+    opened = reader.opened
+    assert reader.at(runs=versions[0]) is first
+    assert reader.at(runs=versions[1]) is second
+    assert reader.opened == opened
+    third = reader.at(runs=versions[2])
+    assert reader.at(runs=versions[1]) is second
+    assert reader.at(runs=versions[2]) is third
+    assert reader.at(runs=versions[0]) is not first
+
+
+def test_a_slow_read_of_one_table_does_not_hold_up_another(monkeypatch):
+    tables = Tables()
+    slow, other = (Reader(Bench(counting()), monkeypatch, tables) for _ in range(2))
+    for reader in (slow, other):
+        reader.bench.step([(rows(("a", 1)), 0)])
+    begun, go_on, real = Event(), Event(), module.open_run
+
+    def waiting(program: StageProgram, run: Any) -> Any:
+        if program is slow.program:
+            begun.set()
+            assert go_on.wait(60)
+        return real(program, run)
+
+    monkeypatch.setattr(module, "open_run", waiting)
+    with ThreadPoolExecutor(3) as threads:
+        try:
+            same = [threads.submit(slow.at) for _ in range(2)]
+            assert begun.wait(60)
+            assert len(threads.submit(other.at).result(timeout=30)) == 1
+        finally:
+            go_on.set()
+        assert same[0].result() is same[1].result()
+
+
+def test_a_read_that_fails_is_tried_again(monkeypatch):
+    reader = Reader(bench := Bench(counting()), monkeypatch)
+    bench.step([(rows(("a", 1)), 0)])
+    with monkeypatch.context() as failing:
+        failing.setattr(module, "STORED_BYTES", 0)
+        with pytest.raises(BroadcastTooLargeError):
+            reader.at()
+    assert len(reader.at()) == 1

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pytest
 
 import rechannel as rc
+from rechannel.engine.letters.taken import Taken
+from rechannel.errors import SourceError
 from rechannel.settings import Settings
 from rechannel.sources.connector import SourceContext
 from rechannel.sources.reader import Bound
@@ -80,17 +82,64 @@ def test_a_file_is_created_once_and_a_timestep_takes_as_many_as_fit():
     )
 
 
-def test_a_file_with_other_columns_waits_for_a_program_with_them():
+def test_a_file_of_an_earlier_program_is_read_with_the_columns_of_the_present_one():
     log = ReplayLog(MemoryStore(), NAME)
     log.create(1, file_of(("a", 1, 1)), {})
-    reader = opened(log.store, pa.schema([("k", pa.string())]))
-    assert reader.latest(START, 0) == START
-    assert "rows with the columns k string, v bigint, for an earlier program" in str(
-        reader.complaint
+    reader = opened(log.store, pa.schema([("more", pa.float64()), ("v", pa.int64())]))
+    end = reader.latest(START, 0)
+    assert rows_between(reader, START, end) == [(1, [{"more": None, "v": 1}])]
+
+
+@pytest.mark.parametrize(
+    ("column", "reason"),
+    [
+        (pa.field("v", pa.string()), "its column 'v' is bigint, and the program reads string"),
+        (pa.field("n", pa.int64(), nullable=False), "it has no column 'n', which is never null"),
+    ],
+)
+def test_a_file_that_cannot_be_read_so_is_passed_over_and_its_dead_letters_are_not_taken(
+    caplog, column, reason
+):
+    log = ReplayLog(MemoryStore(), NAME)
+    for number in (1, 3):
+        log.create(number, file_of(("a", 1, 1)), {})
+    other = [{"letter": bytes(16), "row_key": bytes(16), "attempts": 1, "row": {column.name: None}}]
+    fine = pa.RecordBatch.from_pylist(
+        other, schema=taking_schema(pa.schema([column.with_nullable(True)]))
     )
-    reader = opened(log.store)
-    assert reader.latest(START, 0) == START | {"files": 1}
-    assert reader.complaint is None
+    log.create(2, fine, {})
+    reader = opened(log.store, pa.schema([column]))
+    end = reader.latest(START, 0)
+    assert end == START | {"files": 3, "returned": [1, 3]}
+    assert [split["file"] for split in reader.layout(START, end)] == [2]
+    assert f"does not read replay 1, which was made for an earlier program: {reason}" in caplog.text
+    assert Taken.of(log.files()).counts.sum() == 3
+    for _ in range(2):
+        reader.committed(end)
+    assert [file.num_rows for file in log.files()] == [0, 1, 0]
+    assert Taken.of(log.files()).counts.sum() == 1
+    assert reader.latest(end, 0) == end
+    log.create(4, fine, {})
+    assert reader.latest(end, 0) == START | {"files": 4}
+
+
+def test_a_file_that_is_not_emptied_yet_is_after_the_next_commit():
+    log = ReplayLog(MemoryStore(), NAME)
+    for number in (1, 2):
+        log.create(number, file_of(("a", 1, 1)), {})
+    reader = opened(log.store, pa.schema([("v", pa.string())]))
+    first = reader.latest(START, 0, Bound(bytes=1))
+    assert first == START | {"files": 1, "returned": [1]}
+    assert reader.latest(first, 0) == START | {"files": 2, "returned": [1, 2]}
+
+
+def test_a_timestep_that_was_planned_and_cannot_be_read_says_how_to_go_on():
+    log = ReplayLog(MemoryStore(), NAME)
+    log.create(1, file_of(("a", 1, 1)), {})
+    layout = opened(log.store).layout(START, START | {"files": 1})
+    reader = opened(log.store, pa.schema([("v", pa.string())]))
+    with pytest.raises(SourceError, match=r"start\(replan=True\)"):
+        list(reader.split_reader(START, START, layout).read(layout[0]))
 
 
 def test_where_the_operator_is_not_the_first_one_of_its_stage_its_attempts_are_not_those_of_others():
@@ -112,6 +161,9 @@ def test_where_the_operator_is_not_the_first_one_of_its_stage_its_attempts_are_n
 
 @pytest.mark.parametrize("kind", [FaultKind.BEFORE, FaultKind.AFTER])
 def test_a_driver_that_dies_at_any_write_reads_each_row_once(kind):
+    facts = {"letter": bytes(16), "row_key": bytes(16), "attempts": 1, "row": {"v": "text"}}
+    columns = taking_schema(pa.schema([("v", pa.string())]))
+    earlier = pa.RecordBatch.from_pylist([facts], schema=columns)
     for writes in count():
         log = ReplayLog(MemoryStore(), NAME)
         source = script("k STRING, v BIGINT")
@@ -128,6 +180,7 @@ def test_a_driver_that_dies_at_any_write_reads_each_row_once(kind):
 
         bench().start().run()
         log.create(1, file_of(("a", 1, 1), ("a", 2, 2)), {})
+        log.create(2, earlier, {})
         armed = [True]
 
         def faults(writes: int = writes, armed: list[bool] = armed) -> Iterator[Fault | None]:
@@ -143,6 +196,10 @@ def test_a_driver_that_dies_at_any_write_reads_each_row_once(kind):
             harness = bench()
             harness.start().run()
         assert harness.state("sums").to_pylist() == [{"k": "a", "n": 2}]
+        source.push([{"k": "a", "v": 1}])
+        harness.process.run()
+        assert harness.state("sums").to_pylist() == [{"k": "a", "n": 3}]
+        assert [file.num_rows for file in log.files()] == [2, 0]
         if not armed[0]:
             break
     assert writes > 3
