@@ -34,8 +34,8 @@ def each_run_looked_at() -> Iterator[Counter[str]]:
         seen[type(logic).__name__] += 1
         return write_as(self, rows, *arguments)
 
-    RunWriter.write_as = looked_at  # type: ignore[method-assign]
+    RunWriter.write_as = looked_at  # type: ignore[assignment, method-assign]
     try:
         yield seen
     finally:
-        RunWriter.write_as = write_as  # type: ignore[method-assign]
+        RunWriter.write_as = write_as  # type: ignore[assignment, method-assign]
