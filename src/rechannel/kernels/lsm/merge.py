@@ -91,9 +91,8 @@ def merge_rows(
     order = np.argsort(hashes, kind="stable") if among is None else sort_index(hashes, among)
     ordered = hashes[order]
     among = None if among is None else among[order]
-    # A column in which all rows are alike tells no rows apart, and need not be gathered.
-    alike = [uniform(column) for column in columns]
-    telling = [columns[i] for i in range(keys) if i == 0 or not alike[i]]
+    # A column in which all rows are alike tells no rows apart.
+    telling = [columns[i] for i in range(keys) if i == 0 or not uniform(columns[i])]
     groups, untangled = group_rows(ordered, telling, among, order=order)
     if untangled is not None:
         order = order[untangled]
@@ -109,11 +108,9 @@ def merge_rows(
             keep = keep[~(dropped[keep] & (groups.sizes > 1))]
         alive = live(columns[:keys], columns[keys:])
         keep = keep if alive is None else keep[alive[keep]]
-    kept = [
-        column.slice(0, len(keep)) if same else take([column], keep)[0]
-        for column, same in zip(columns, alike, strict=True)
-    ]
-    return Rows(hashes[keep], kept, None if dropped is None else _some(dropped[keep]))
+    return Rows(
+        hashes[keep], take(columns, keep), None if dropped is None else _some(dropped[keep])
+    )
 
 
 def _concat_dropped(parts: Sequence[Rows]) -> Mask | None:

@@ -80,7 +80,7 @@ def rows_by_key(made: Received) -> dict[str, list[int]]:
 )
 def test_each_key_is_there_once_with_its_rows(came: Any, parts: Any, expected: Any) -> None:
     own = Intervals.of([(0, 1 << 64)])
-    waking = Waking(Capabilities(logic()), own, None, Measures(), {})  # type: ignore[arg-type]
+    waking = Waking(Capabilities(logic()), own, None, Measures(), {}, {})  # type: ignore[arg-type]
     made = waking._beside(received(*came), parts)
     assert rows_by_key(made) == expected
     assert made.hashes.tolist() == sorted(made.hashes.tolist())
