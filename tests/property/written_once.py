@@ -38,4 +38,4 @@ def each_run_looked_at() -> Iterator[Counter[str]]:
     try:
         yield seen
     finally:
-        RunWriter.write_as = write_as  # type: ignore[assignment, method-assign]
+        RunWriter.write_as = write_as  # type: ignore[method-assign]
