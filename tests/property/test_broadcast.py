@@ -67,7 +67,7 @@ def written(rng: Random) -> Program:
 
 
 def test_no_schedule_makes_a_difference(thorough: bool, workers: ProcessPoolExecutor) -> None:
-    check_schedules(simulate, range(5_000 if thorough else 18), NEEDED, workers, brief=not thorough)
+    check_schedules(simulate, range(5_000 if thorough else 30), NEEDED, workers)
 
 
 def test_a_program_has_a_table_that_is_read() -> None:

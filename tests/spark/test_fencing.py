@@ -74,7 +74,7 @@ def check_fenced(driver, place, undisturbed, epoch):
     assert outputs(place / "out") == undisturbed[1]
 
 
-@pytest.mark.slow  # drivers that are replaced on other stores, and in process, are tested in every run
+@pytest.mark.slow  # in process, drivers are replaced in every run
 @pytest.mark.parametrize("seed", range(4))
 def test_a_driver_that_was_replaced_commits_nothing(spark, first, tmp_path, undisturbed, seed):
     refused = rf"process {first.pid} .*takeover=True"

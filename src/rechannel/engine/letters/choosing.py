@@ -130,9 +130,8 @@ class _Sifted:
         if not self._rows:
             fit = max(fit, min(1, whole.num_rows))
         if fit:
-            self._held.append(
-                whole.take(pa.array(range(fit), pa.int64()))
-            )  # a slice would hold all
+            first = whole.take(pa.array(np.arange(fit)))  # a slice would hold all of them
+            self._held.append(first)
             self._rows, self._bytes = self._rows + fit, int(ends[fit - 1])
 
     def held(self) -> pa.RecordBatch:

@@ -17,9 +17,9 @@ def columns_of(batch: pa.RecordBatch, schema: pa.Schema) -> Columns:
 
 
 def uniform(column: pa.Array) -> bool:
-    """Return whether all rows are known to have one value: integers or texts, or all null.
+    """Return whether all rows are known to be alike: integers or texts of one value, or nulls.
 
-    The first and the last row mostly tell that they have not. It reads all rows.
+    If the first and the last row differ, it reads no others.
     """
     kind, rows = column.type, len(column)
     if not rows or column.null_count:
