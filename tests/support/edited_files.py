@@ -20,6 +20,7 @@ import rechannel as rc
 from rechannel.engine.journal.reading import read_only
 from rechannel.engine.journal.state import JournalState
 from rechannel.state.stores.local import LocalStore
+from tests.support.input_files import put_parquet
 from tests.support.killed import Command, Commands
 from tests.support.text_edits import EDITS, FIRST, QUIET, Edit
 
@@ -193,7 +194,7 @@ class Served:
 def feed(place: Path, number: int, rows: list[dict[str, Any]]) -> None:
     """Write rows to a file of the input in a folder."""
     (place / "in").mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(rows), place / "in" / f"{number}.parquet")
+    put_parquet(place / "in" / f"{number}.parquet", pa.Table.from_pylist(rows))
 
 
 def state_of(job: Any, edit: Edit) -> dict[str, dict[Any, dict[str, Any]]]:

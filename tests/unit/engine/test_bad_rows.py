@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import rechannel as rc
+from rechannel.engine.journal.folds.timesteps import WITHDRAWN
 from rechannel.engine.journal.snapshot import from_bytes, to_bytes
-from rechannel.engine.journal.state import WITHDRAWN
 from rechannel.errors import DataflowError, TooManyBadRowsError
 from rechannel.model.bad_rows import Counted, Past
 from rechannel.settings import Settings

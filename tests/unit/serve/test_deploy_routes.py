@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
 from tests.support.asking import client_of
+from tests.support.input_files import put_parquet
 
 TEXT = """
 import rechannel as rc
@@ -36,7 +36,7 @@ def text(
 
 
 def feed(place: Path, number: int) -> None:
-    pq.write_table(pa.table({"k": ["a"], "v": [number]}), place / "in" / f"{number}.parquet")
+    put_parquet(place / "in" / f"{number}.parquet", pa.table({"k": ["a"], "v": [number]}))
 
 
 @pytest.fixture

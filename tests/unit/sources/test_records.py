@@ -18,6 +18,7 @@ from rechannel import aggregates as agg
 from rechannel.errors import FencedError, MissingFileError, OtherDataflowError
 from rechannel.sources.records import last_name
 from rechannel.testing import Crash, Fault, FaultKind, Harness, MemoryStore
+from tests.support.input_files import put_parquet
 from tests.support.text_edits import QUIET
 
 
@@ -31,7 +32,7 @@ class Files:
     def feed(self, number: int, **more: Any) -> None:
         (self.place / "in").mkdir(exist_ok=True)
         table = pa.table({"k": ["a"], **more})
-        pq.write_table(table, self.place / "in" / f"{number}.parquet")
+        put_parquet(self.place / "in" / f"{number}.parquet", table)
 
     def job(self, source: str, **renamed: str) -> rc.Job:
         rows = rc.read().files(self.place / "in", format="parquet", name=source)

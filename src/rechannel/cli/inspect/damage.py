@@ -15,8 +15,9 @@ from rechannel.cli.inspect.directory import StateDirectory
 from rechannel.engine.journal.entries import Entry
 from rechannel.engine.journal.lease import read_lease, recorded_head
 from rechannel.engine.journal.reading import read_only
+from rechannel.engine.journal.referenced import needed, unreferenced, versions_of
 from rechannel.engine.journal.snapshot import from_bytes
-from rechannel.engine.journal.state import JournalState, needed, unreferenced, versions_of
+from rechannel.engine.journal.state import JournalState
 from rechannel.engine.reconfigure.history import check_record
 from rechannel.engine.repair.evidence import Evidence
 from rechannel.engine.repair.findings import lost_end

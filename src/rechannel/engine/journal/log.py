@@ -28,6 +28,7 @@ from threading import Lock
 from msgspec import structs
 
 from rechannel.engine.journal.entries import Body, Entry, Opened
+from rechannel.engine.journal.folds.fold import fold
 from rechannel.engine.journal.reading import load, numbers_of, weight
 from rechannel.engine.journal.snapshot import to_bytes
 from rechannel.engine.journal.state import JournalState
@@ -236,7 +237,7 @@ class Journal:
         data = entry.to_bytes()
         # Apply what a restart will read: tuples have become lists.
         read = Entry.from_bytes(data, name=entry_key(entry.number))
-        return entry, data, self._state.apply(read)
+        return entry, data, fold(self._state, read)
 
     def _count(self, after: JournalState, body: Body, size: int) -> None:
         self._state = after

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rechannel.engine.journal.entries import Body, Committed, Controlling, Entry
+from rechannel.engine.journal.folds.fold import fold
 from rechannel.engine.journal.snapshot import from_bytes
 from rechannel.engine.journal.state import JournalState
 from rechannel.errors import DamagedStateError, MissingFileError
@@ -111,7 +112,7 @@ def _replay(store: Store, state: JournalState) -> Loaded:
         if entry is None:
             raise _gap(state.next_number, min(later))
         try:
-            state = state.apply(entry)
+            state = fold(state, entry)
         except ValueError as error:
             msg = (
                 f"journal entry {entry_key(entry.number)} contradicts those before it: {error}. Restore the journal"

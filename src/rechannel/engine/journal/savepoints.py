@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 
 from rechannel.engine.journal.entries import SavepointDropped, SavepointMade
-from rechannel.engine.journal.state import MOST_SAVEPOINTS, JournalState
+from rechannel.engine.journal.folds.acts import MOST_SAVEPOINTS
+from rechannel.engine.journal.state import JournalState
 from rechannel.errors import NotReadyError, RefusedError
 from rechannel.monitoring import SavepointStatus
 

@@ -9,7 +9,8 @@ from contextlib import ExitStack
 from typing import Protocol
 
 from rechannel.engine.journal.log import OWED_PER_COMMIT, Journal
-from rechannel.engine.journal.state import JournalState, unreferenced
+from rechannel.engine.journal.referenced import unreferenced
+from rechannel.engine.journal.state import JournalState
 from rechannel.state.keys import SEGMENTS, SINK_BUFFERS, segments_of, timestep_of
 from rechannel.state.store import Store
 from rechannel.telemetry.troubles import Trouble, unheard

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from rechannel.engine.journal.entries import Entry
 from rechannel.engine.journal.lease import Holder, Where, holds, read_lease, recorded_head
 from rechannel.engine.journal.reading import read_only
+from rechannel.engine.journal.referenced import needed
 from rechannel.engine.journal.snapshot import from_bytes
-from rechannel.engine.journal.state import JournalState, needed
+from rechannel.engine.journal.state import JournalState
 from rechannel.engine.reconfigure.history import damaged_records
 from rechannel.errors import DamagedStateError, MissingFileError
 from rechannel.state.keys import (

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from rechannel.engine.journal.entries import Body, Note, Published, Withdrawn
+from rechannel.engine.journal.folds.timesteps import WITHDRAWN
 from rechannel.engine.journal.incarnations import NOTE, SINKS, incarnation
 from rechannel.engine.journal.quarantine import NOTE as QUARANTINE
 from rechannel.engine.journal.quarantine import owed, quarantined, released
-from rechannel.engine.journal.state import WITHDRAWN, JournalState
+from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program import early
 from rechannel.engine.reconfigure.history import record_file, record_key
 from rechannel.engine.repair.evidence import Evidence

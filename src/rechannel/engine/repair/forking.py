@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rechannel.engine.journal.entries import Beginning, Body, Closed, Entry, Opened
+from rechannel.engine.journal.folds.acts import savepoint_of
 from rechannel.engine.journal.forking import beginning_of
 from rechannel.engine.journal.kept import Savepoint
 from rechannel.engine.journal.reading import read_only
 from rechannel.engine.journal.savepoints import check_there
-from rechannel.engine.journal.state import JournalState, savepoint_of
+from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.identity import Identity, read_identity
 from rechannel.engine.repair.alone import Hand, lease_of
 from rechannel.errors import NotReadyError, RefusedError

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import rechannel as rc
@@ -20,16 +19,19 @@ from rechannel.cli.inspect.damage import verify_everything
 from rechannel.dataflow.streams.stream import dataflow_of
 from rechannel.engine.journal.acts import acts_of
 from rechannel.engine.journal.entries import Closed, Entry, Opened, SavepointMade
+from rechannel.engine.journal.folds.acts import MOST_SAVEPOINTS
+from rechannel.engine.journal.folds.fold import fold
 from rechannel.engine.journal.forking import beginning_of, check_outputs
 from rechannel.engine.journal.savepoints import making, savepoints_of
 from rechannel.engine.journal.snapshot import from_bytes, to_bytes
-from rechannel.engine.journal.state import MOST_SAVEPOINTS, JournalState
+from rechannel.engine.journal.state import JournalState
 from rechannel.errors import NewerFormatError, NotReadyError, RefusedError
 from rechannel.model.codec import decode, encode
 from rechannel.running import savepoints
 from rechannel.state.keys import SEGMENTS
 from rechannel.state.sealed import unseal
 from rechannel.testing import Crash, Fault, FaultKind
+from tests.support.input_files import put_parquet
 from tests.support.text_edits import SECOND, World, before, found, read
 
 
@@ -118,7 +120,7 @@ def test_what_sources_kept_for_a_savepoint_goes_once_it_was_dropped_also_over_a_
 
     def feed(number: int) -> None:
         (tmp_path / "in").mkdir(exist_ok=True)
-        pq.write_table(pa.table({"k": ["a"]}), tmp_path / "in" / f"{number}.parquet")
+        put_parquet(tmp_path / "in" / f"{number}.parquet", pa.table({"k": ["a"]}))
         running.process_all_available()
 
     running = job.start(in_process=rc.InProcess())
@@ -173,7 +175,7 @@ def forked(world: World) -> JournalState:
     state = JournalState()
     for number, body in enumerate((opened, Closed(time_ms=5)), 1):
         data = Entry(number=number, epoch=1, body=body).to_bytes()
-        state = state.apply(Entry.from_bytes(data, name="it"))
+        state = fold(state, Entry.from_bytes(data, name="it"))
     return state
 
 
@@ -202,7 +204,7 @@ def test_only_the_first_entry_begins_at_a_savepoint():
     state = forked(world)
     again = Entry(number=3, epoch=2, body=replace(state.driver, id="g"))
     with pytest.raises(ValueError, match="it is not the first"):
-        state.apply(again)
+        fold(state, again)
 
 
 def test_a_fork_may_not_write_where_its_origin_does(tmp_path: Path):

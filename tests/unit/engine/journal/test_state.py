@@ -20,9 +20,11 @@ from rechannel.engine.journal.entries import (
     SourceRange,
     Withdrawn,
 )
+from rechannel.engine.journal.folds.fold import fold
 from rechannel.engine.journal.kept import Version
+from rechannel.engine.journal.referenced import unreferenced
 from rechannel.engine.journal.snapshot import from_bytes, to_bytes
-from rechannel.engine.journal.state import JournalState, unreferenced
+from rechannel.engine.journal.state import JournalState
 from rechannel.errors import DamagedStateError, NewerFormatError, NotReadyError
 from rechannel.model.bytimestep import PIECE
 from rechannel.model.codec import decode, encode
@@ -71,7 +73,7 @@ def told(*bodies: Body, state: JournalState | None = None) -> JournalState:
     state = state or JournalState()
     for body in bodies:
         epoch = state.epoch + isinstance(body, Opened)
-        state = state.apply(Entry(number=state.next_number, epoch=epoch, body=body))
+        state = fold(state, Entry(number=state.next_number, epoch=epoch, body=body))
     return state
 
 
@@ -110,7 +112,7 @@ def test_notes_of_one_entry_hold_together():
 @pytest.mark.parametrize("epoch", [0, 2])
 def test_entries_of_other_epochs_are_refused(epoch):
     with pytest.raises(ValueError, match=f"is of epoch {epoch}"):
-        told(OPENED).apply(Entry(number=2, epoch=epoch, body=Closed(time_ms=0)))
+        fold(told(OPENED), Entry(number=2, epoch=epoch, body=Closed(time_ms=0)))
 
 
 def test_the_first_entry_is_an_opening():
@@ -121,7 +123,7 @@ def test_the_first_entry_is_an_opening():
 @pytest.mark.parametrize("number", [1, 3])
 def test_numbers_have_no_gaps(number):
     with pytest.raises(ValueError, match=f"entry {number} does not follow entry 1"):
-        told(OPENED).apply(Entry(number=number, epoch=1, body=Closed(time_ms=0)))
+        fold(told(OPENED), Entry(number=number, epoch=1, body=Closed(time_ms=0)))
 
 
 def test_a_closed_journal_takes_nothing_but_an_opening():

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rechannel.engine.journal.acts import acts_of
-from rechannel.engine.journal.state import WITHDRAWN
+from rechannel.engine.journal.folds.timesteps import WITHDRAWN
 from rechannel.engine.program.resetting import Reset
 from rechannel.errors import RefusedError
 from rechannel.sources.kafka.connector import KafkaConnector

@@ -1,0 +1,1 @@
+"""What each kind of entry does to the state of the journal. Pure."""
