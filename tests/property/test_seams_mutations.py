@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from rechannel.engine.journal import state
+from rechannel.engine.journal.folds import notes
 from rechannel.engine.loop.core import step as loop
 from rechannel.engine.loop.core.events import StateRead
 from rechannel.engine.loop.core.retrying import Outcome
@@ -44,7 +44,7 @@ def _owed(state: Any, name: str) -> dict[int, Any]:
 
 def offsets_by_name(patch: pytest.MonkeyPatch) -> None:
     """A source goes on where another one of its name was."""
-    patch.setattr(state, "inherited", lambda offsets, before, after: dict(offsets))
+    patch.setattr(notes, "inherited", lambda offsets, before, after: dict(offsets))
 
 
 def published_by_number(patch: pytest.MonkeyPatch) -> None:

@@ -91,10 +91,11 @@ class TaskMap extends Component {
     const values = bins[figure] ?? [];
     const highest = most(values);
     const left = (bin) => (bin * width) / bins.bins;
+    const gap = rowHeight > 4 ? 1 : 0; // above and below what is drawn in a row; a row of two pixels has none to spare
     const cell = (bin, task, colour, strength) => {
       paint.globalAlpha = strength;
       paint.fillStyle = colour;
-      paint.fillRect(left(bin), task * rowHeight + 1, Math.max(1, left(bin + 1) - left(bin) - (width / bins.bins > 4 ? 0.5 : 0)), rowHeight - 2);
+      paint.fillRect(left(bin), task * rowHeight + gap, Math.max(1, left(bin + 1) - left(bin) - (width / bins.bins > 4 ? 0.5 : 0)), rowHeight - 2 * gap);
     };
     const now = Date.now();
     bins.owners.forEach((task, bin) => {
@@ -105,7 +106,7 @@ class TaskMap extends Component {
     });
     paint.globalAlpha = 1;
     paint.strokeStyle = heat;
-    for (const [bin, task] of bins.moving) paint.strokeRect(left(bin) + 0.5, task * rowHeight + 1.5, Math.max(1, left(bin + 1) - left(bin) - 1), rowHeight - 3);
+    for (const [bin, task] of bins.moving) paint.strokeRect(left(bin) + 0.5, task * rowHeight + gap + 0.5, Math.max(1, left(bin + 1) - left(bin) - 1), rowHeight - 2 * gap - 1);
     if (at !== null && at < bins.bins) {
       paint.strokeStyle = ink("--ink");
       paint.strokeRect(left(at) - 0.5, 0.5, Math.max(2, left(at + 1) - left(at) + 1), rowHeight * bins.tasks - 1);
