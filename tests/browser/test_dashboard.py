@@ -327,6 +327,7 @@ def test_the_token_is_asked_for_kept_in_the_tab_and_forgotten(tabs, shop):
     tab.page.keyboard.press("Enter")
     tab.page.locator(".node").first.wait_for()
     # Several requests were under way with the wrong token, and each is complained of.
+    assert tab.complaints
     assert all("401" in each for each in tab.complaints)
     tab.complaints.clear()
     assert not any(server.token in each for each in tab.requests)

@@ -18,7 +18,7 @@ from rechannel.assembly.parts import Parts
 from rechannel.assembly.records import RenamedRecords
 from rechannel.assembly.seams import Seams, Start
 from rechannel.assembly.upgrading import rehearse_upgrade
-from rechannel.assembly.wiring import Opened, Wiring
+from rechannel.assembly.wiring import OpenParts, Wiring
 from rechannel.dataflow.graph.nodes import Dataflow
 from rechannel.engine.journal.entries import Note, SourceReset
 from rechannel.engine.journal.log import Journal
@@ -146,7 +146,7 @@ class _Assembly:
             self._withdraw(begins=program.begins, offset=offset)
             self._begin(current, configuration, opener, tables)
             self._reset(offset)
-            opened = Opened(
+            opened = OpenParts(
                 journal=self.journal,
                 lease=lease,
                 opener=opener,

@@ -1,4 +1,4 @@
-"""Connects what is open to a driver. Nothing is journalled here, and nothing but a controller can be at fault."""
+"""Connects what is open to a driver."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from rechannel.telemetry.hub import STORE, Hub
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class OpenParts:
     """What is open when this driver has taken over; nothing is connected yet."""
 
     journal: Journal
@@ -65,13 +65,13 @@ class Opened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wiring:
-    """What is connected."""
+    """Makes a driver of what is open."""
 
     seams: Seams
     name: str
     settings: Settings
     start: Start
-    opened: Opened
+    opened: OpenParts
 
     @property
     def journal(self) -> Journal:
@@ -86,7 +86,7 @@ class Wiring:
         stopping = Stopping(settings.patience.stop_seconds)
         borne = seams.bearing(seams.store, stopping, partial(hub.troubles, STORE))
         journal.write_through(borne)
-        publisher = self._publisher(opened, stopping)
+        publisher = self._publisher(stopping)
         view = StateView(current.plan, current.program.programs, seams.scan)
         switch = ProgramSwitch(
             current=current,
@@ -111,7 +111,6 @@ class Wiring:
         )
         known = self._reconciled(state)
         outside = self._outside(
-            opened,
             switch=switch,
             publisher=publisher,
             store=borne,
@@ -148,8 +147,9 @@ class Wiring:
         held = reconciled(journal.configuration_at(state.last + 1), state.configuration)
         return structs.replace(state, configuration=held)
 
-    def _publisher(self, opened: Opened, stopping: Stopping) -> Publisher:
+    def _publisher(self, stopping: Stopping) -> Publisher:
         """What publishes timesteps after their commit."""
+        opened = self.opened
         hub, runner, program = opened.hub, opened.runner, opened.current.program
 
         def kept(timestep: int, files: Mapping[str, list[str]]) -> pa.Schema | None:
@@ -175,7 +175,6 @@ class Wiring:
 
     def _outside(
         self,
-        opened: Opened,
         *,
         switch: ProgramSwitch,
         publisher: Publisher,
@@ -184,6 +183,7 @@ class Wiring:
         first: StreamPosition,
     ) -> Outside:
         """Everything that the driver acts on. store: for the history. first: what other threads see at the start."""
+        opened = self.opened
         seams, journal, runner = self.seams, self.journal, opened.runner
         published = PublishedPosition(first)
         inbox, measured = DriverInbox(), Measured(lambda: journal.state.manifests)

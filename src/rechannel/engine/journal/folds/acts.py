@@ -24,7 +24,7 @@ _MOST_SHOWN = 300
 
 
 def saved(state: JournalState, body: SavepointMade) -> JournalState:
-    """Keep the latest committed timestep under a name. Raises ValueError."""
+    """Keep the latest committed timestep under a name. Raises ValueError if it is taken, or for one too many."""
     if body.timestep != state.last_committed:
         msg = f"savepoint {body.name!r} of timestep {body.timestep}: the latest is {state.last_committed}"
         raise ValueError(msg)
@@ -41,7 +41,7 @@ def saved(state: JournalState, body: SavepointMade) -> JournalState:
 
 
 def dropped(state: JournalState, body: SavepointDropped) -> JournalState:
-    """Keep a savepoint no longer. Raises ValueError."""
+    """Drop a savepoint. Raises ValueError if there is none of that name."""
     if body.name not in state.savepoints:
         msg = f"there is no savepoint {body.name!r}"
         raise ValueError(msg)
@@ -52,7 +52,7 @@ def dropped(state: JournalState, body: SavepointDropped) -> JournalState:
 
 
 def reset(state: JournalState, body: SourceReset) -> JournalState:
-    """Have a source continue elsewhere. Raises ValueError."""
+    """Move a source to another offset. Raises ValueError if a timestep is open, or the source has gone on."""
     if state.open_intents or state.offsets.get(body.source) != body.before:
         msg = f"source {body.source!r} cannot be reset: a timestep is open, or it is not at {body.before}"
         raise ValueError(msg)
@@ -62,7 +62,7 @@ def reset(state: JournalState, body: SourceReset) -> JournalState:
 
 
 def edited(state: JournalState, body: StateEdited) -> JournalState:
-    """Change stored rows of an operator as of the latest committed timestep. Raises ValueError."""
+    """Change stored rows of an operator as of the latest committed timestep. Raises ValueError for another timestep."""
     if body.timestep != state.last_committed:
         msg = f"state of {body.operator!r} at timestep {body.timestep} is edited; the latest is {state.last_committed}"
         raise ValueError(msg)

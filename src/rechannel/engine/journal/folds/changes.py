@@ -28,7 +28,7 @@ V = TypeVar("V")
 
 
 def changed(state: JournalState, body: ConfigurationChanged) -> JournalState:
-    """Have another configuration hold from a timestep on. Raises ValueError."""
+    """Have another configuration hold from a timestep on. Raises ValueError if that timestep is intended already."""
     last = state.last_intended
     if last is not None and body.from_timestep <= last:
         msg = f"a configuration cannot change from timestep {body.from_timestep}: {last} is fixed"
@@ -105,7 +105,7 @@ def _with_loaded(state: JournalState, edits: Mapping[str, Edit]) -> JournalState
 
 
 def reconfiguring(state: JournalState, body: Reconfiguring) -> JournalState:
-    """Carry on the story of a reconfiguration. Raises ValueError for a step, which comes with a configuration."""
+    """Apply an event of a reconfiguration. Raises ValueError for a step, which comes with a configuration."""
     if isinstance(body.event, Stepped):
         msg = f"a step of {body.event.id} without a configuration"
         raise ValueError(msg)
@@ -117,7 +117,7 @@ def reconfiguring(state: JournalState, body: Reconfiguring) -> JournalState:
 
 
 def controlling(state: JournalState, body: Controlling) -> JournalState:
-    """Carry on the stories of controllers."""
+    """Apply events of controllers."""
     board = state.board
     for event in body.events:
         board = board.after(event)
@@ -125,7 +125,7 @@ def controlling(state: JournalState, body: Controlling) -> JournalState:
 
 
 def stepped(state: JournalState, steps: tuple[Stepped, ...]) -> JournalState:
-    """Carry on the stories of reconfigurations by steps that an entry carries out."""
+    """Apply steps of reconfigurations."""
     for step in steps:
         state = replace(state, coordination=state.coordination.after(step))
     return state

@@ -15,7 +15,7 @@ _OPENINGS = 256
 
 
 def opened(state: JournalState, body: Opened) -> JournalState:
-    """Begin an epoch. Raises ValueError."""
+    """Begin an epoch. Raises ValueError if a later one begins at a savepoint."""
     attempts = state.attempts + 1 if state.open_intents else 0
     # Early journals have no ids: openings are remembered from the first one with an id on.
     openings = (*state.openings, body.id)[-_OPENINGS:] if body.id or state.openings else ()
