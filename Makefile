@@ -28,7 +28,7 @@ SOAK_SEED ?= 1
 PAGES := *.md benchmarks docs examples
 # A test process that dies ends the run, which names its test. A replaced one gets the same test again, and with
 # loadfile a run whose processes have been replaced never ends.
-PYTEST := -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+PYTEST = -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # For tests that take minutes: to list the threads of a busy process, as is done after 5 minutes, can crash it.
 PATIENT := -o faulthandler_timeout=0
 
@@ -67,6 +67,8 @@ test-lowest:  ## run the tests with the oldest dependencies that pyproject.toml 
 	scripts/bootstrap .venv-lowest demo,test,bench --constraint scripts/lowest.txt
 	.venv-lowest/bin/python $(PYTEST) $(TESTS)
 
+# These tests wait for other processes most of the time.
+test-real: WORKERS = 3
 test-real: environment  ## run the tests against real brokers, a database and an S3 server, which it installs into .real
 	$(BIN)/python $(PYTEST) $(PATIENT) -m "real and not slow" tests/real $(TESTS)
 

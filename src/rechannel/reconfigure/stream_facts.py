@@ -62,7 +62,7 @@ class StreamFacts:
     """By operator with state, how several tasks can share the rows of a key."""
 
     rows_of_sides: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """Rows that each operator with two inputs received in the latest timestep, (left, right)."""
+    """Rows that each operator with two inputs received over the last timesteps, (left, right)."""
 
     sources: frozenset[str] = frozenset()
     """Names of the sources whose timesteps can be bounded."""

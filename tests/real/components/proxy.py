@@ -6,7 +6,8 @@ import asyncio
 import random
 import threading
 from collections import Counter
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 SLOW_DOWN = (
@@ -49,10 +50,10 @@ class Proxy:
 
     def start(self) -> int:
         """Start it. Returns its port."""
-        self._loop = asyncio.new_event_loop()
-        self._tasks = set[asyncio.Task[None]]()
         started = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(started,), daemon=True)
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._serve(started)), daemon=True
+        )
         self._thread.start()
         if not started.wait(10):
             raise RuntimeError("the proxy did not start")
@@ -68,38 +69,45 @@ class Proxy:
 
     def stop(self) -> None:
         """Stop it, and close all connections."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop.call_soon_threadsafe(self._stopped.set)
         self._thread.join(10)
 
-    def _run(self, started: threading.Event) -> None:
-        asyncio.set_event_loop(self._loop)
-        serving = asyncio.start_server(self._connected, self.host, 0, limit=1 << 20)
-        self._server = self._loop.run_until_complete(serving)
+    async def _serve(self, started: threading.Event) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopped, self._open = asyncio.Event(), set[asyncio.StreamWriter]()
+        self._server = await asyncio.start_server(self._connected, self.host, 0, limit=1 << 20)
         started.set()
-        self._loop.run_forever()
+        await self._stopped.wait()
+        # A connection that was accepted just now is not closed by anybody if the server is closed, or its task is
+        # cancelled, before that task begins.
+        for listening in self._server.sockets:
+            self._loop.remove_reader(listening.fileno())
+        await asyncio.sleep(0.05)
         self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        self._loop.run_until_complete(asyncio.gather(*self._tasks, return_exceptions=True))
-        self._loop.close()
+        while self._open:
+            for each in self._open:
+                each.close()
+            await asyncio.sleep(0.01)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        server: asyncio.StreamWriter | None = None
-        try:
+        async with self._kept(writer):
             answers, server = await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 20)
-            while await self._one(reader, writer, answers, server):
-                pass
-        except (OSError, asyncio.IncompleteReadError):
-            pass
+            async with self._kept(server):
+                while await self._one(reader, writer, answers, server):
+                    pass
+
+    @asynccontextmanager
+    async def _kept(self, writer: asyncio.StreamWriter) -> AsyncIterator[None]:
+        """Note that a connection is open, and close it at the end, which is also when one of its ends is closed."""
+        self._open.add(writer)
+        try:
+            with suppress(OSError, asyncio.IncompleteReadError):
+                yield
         finally:
-            for each in filter(None, (writer, server)):
-                each.close()
-                with suppress(OSError):
-                    await each.wait_closed()
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+            self._open.discard(writer)
 
     async def _one(
         self,

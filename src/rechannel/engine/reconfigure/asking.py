@@ -26,7 +26,7 @@ class Measurements:
     hot: Mapping[str, Mapping[int, float]]
     """Rows of the keys that have many, by hash."""
     rows_of_sides: Mapping[str, tuple[float, float]]
-    """Of operators with two inputs, in the latest timestep."""
+    """Of operators with two inputs, over the last timesteps, (left, right)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

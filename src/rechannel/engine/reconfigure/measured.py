@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import TypeAlias
@@ -22,6 +22,9 @@ from rechannel.state.manifest import Manifest
 
 PerBin: TypeAlias = Mapping[str, Sequence[float]]
 """Figures by operator, shape (bins,)."""
+
+SentRows: TypeAlias = Mapping[tuple[str, int], int]
+"""Rows by (operator, input)."""
 
 LOOKED_AT = 16
 """Timesteps over which loads are summed at most: enough to smooth out a single one."""
@@ -56,7 +59,7 @@ class Measured:
         self._bins: deque[tuple[Configuration, list[tuple[str, str]]]] = deque(maxlen=LOOKED_AT)
         self._hot: deque[tuple[Configuration, list[tuple[str, tuple[HotKey, ...]]]]]
         self._hot = deque(maxlen=LOOKED_AT)
-        self._latest: Sequence[TaskReport] = ()
+        self._sent: deque[tuple[int, SentRows]] = deque(maxlen=LOOKED_AT)
         self.latencies = Latencies()
         self._quiet: deque[float] = deque(maxlen=QUIET)
         self._moved_bytes = float(GUESSED_BYTES)
@@ -71,7 +74,7 @@ class Measured:
         moved: float,
     ) -> None:
         """Record a committed timestep. took_ms: from decision to commit. moved: bytes that moved when it began."""
-        self._latest = reports
+        self._sent.append((configuration.dataflow, _sent(reports)))
         bins = [(r.operator, r.state.bins) for r in reports if r.state and r.state.bins]
         self._bins.append((configuration, bins))
         hot = [(r.operator, r.state.hot_keys) for r in reports if r.state and r.state.hot_keys]
@@ -126,12 +129,15 @@ class Measured:
                     rows[key.hash] = rows.get(key.hash, 0.0) + key.rows
         return out
 
-    def sent(self) -> dict[tuple[str, int], int]:
-        """Rows before combining, by (operator, input), in the latest timestep."""
-        out: dict[tuple[str, int], int] = {}
-        for sent in (each for report in self._latest for each in report.emitted.sent):
-            place = (sent.operator, sent.input)
-            out[place] = out.get(place, 0) + sent.offered
+    def sent(self) -> SentRows:
+        """Rows before combining over the last timesteps of the program that ran latest.
+
+        The rows of a single timestep may be those of one input only.
+        """
+        out = Counter[tuple[str, int]]()
+        for program, sent in self._sent:
+            if program == self._sent[-1][0]:
+                out.update(sent)
         return out
 
     def sizes(self, configuration: Configuration) -> Sizes:
@@ -169,6 +175,14 @@ def _rows_per_bin(
         if routing is not None:
             rows = out.setdefault(operator, np.zeros(routing.bins))
             rows += unpack_bins(packed)
+    return out
+
+
+def _sent(reports: Sequence[TaskReport]) -> SentRows:
+    out = Counter[tuple[str, int]]()
+    for report in reports:
+        for sent in report.emitted.sent:
+            out[sent.operator, sent.input] += sent.offered
     return out
 
 

@@ -203,7 +203,7 @@ class Reconfigurer:
         )
 
     def _rows_of_sides(self) -> dict[str, tuple[float, float]]:
-        """Rows of both sides of operators with two inputs, in the latest timestep."""
+        """Rows of both sides of operators with two inputs, over the last timesteps."""
         sides = self._abilities.sides
         return rows_of_sides(self._measured.sent(), sides) if sides else {}
 

@@ -29,7 +29,7 @@ from rechannel.engine.reconfigure.measured import (
     Measured,
 )
 from rechannel.kernels.tasks.binned import bytes_per_bin
-from rechannel.kernels.tasks.report import HotKey, TaskReport
+from rechannel.kernels.tasks.report import HotKey, Sent, TaskReport
 from rechannel.model.configuration import Combine, Configuration
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import SPACE, Intervals
@@ -57,6 +57,30 @@ def run(lo: int, hi: int, size: int, span: int | None = None, seq: int = 1) -> R
         segment=f"s{seq}", clip=Intervals(((lo, hi),)), seq=seq, level=0, rows=9, size=size,
         span=hi - lo if span is None else span,
     )  # fmt: skip
+
+
+def offered(count: int, place: int) -> TaskReport:
+    return reported(
+        "in", sent=(Sent(operator="pairs", input=place, offered=count, rows=1, keys=1, bytes=9),)
+    )
+
+
+# Rows by input -------------------------------------------------------------------------------------
+
+
+def test_rows_of_inputs_are_summed_over_timesteps_of_one_program():
+    measured = Measured(dict)
+    assert measured.sent() == {}
+    other = replace(FOUR, dataflow=2)
+    measured.committed(1, [offered(9, 0)], other, 5, 0)
+    # A timestep may be cut between the rows of the two inputs.
+    measured.committed(2, [offered(12, 0), offered(1, 0)], FOUR, 5, 0)
+    measured.committed(3, [offered(1, 1)], FOUR, 5, 0)
+    measured.committed(4, [], FOUR, 5, 0)
+    assert measured.sent() == {("pairs", 0): 13, ("pairs", 1): 1}
+    for number in range(LOOKED_AT):
+        measured.committed(5 + number, [offered(2, 1)], FOUR, 5, 0)
+    assert measured.sent() == {("pairs", 1): 2 * LOOKED_AT}
 
 
 # Loads ---------------------------------------------------------------------------------------------
