@@ -20,6 +20,7 @@ from rechannel.sources.connector import SourceContext
 from rechannel.sources.ingest.connector import IngestConnector
 from rechannel.sources.reader import SourceReader
 from rechannel.state.stores.memory import MemoryStore
+from tests.support.asking import PLAIN
 
 SCHEMA = pa.schema([("n", pa.int64())])
 
@@ -74,7 +75,9 @@ class Producer:
 
     def __init__(self, server: IngestServer, **headers: str) -> None:
         given = {"Authorization": f"Bearer {server.token}", **NDJSON, **headers}
-        self.http = httpx.Client(base_url=server.url, headers=given, trust_env=False, timeout=60)
+        self.http = httpx.Client(
+            base_url=server.url, headers=given, trust_env=False, timeout=60, verify=PLAIN
+        )
 
     def __enter__(self) -> Producer:
         return self

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.main import get_command
 
 from rechannel.cli.bench import bench
 from rechannel.cli.demo import demo
@@ -139,10 +141,16 @@ app.command(
 )(bench)
 
 
+@cache
+def _command() -> Any:
+    """What `app` makes anew at each call; that takes longer than most commands."""
+    return get_command(app)
+
+
 def execute(argv: Sequence[str]) -> int:
     """Run a command line (without the program's name) and return its exit code."""
     try:
-        app(args=list(argv), prog_name="rechannel")
+        _command()(args=list(argv), prog_name="rechannel")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except RechannelError as error:

@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse
 from rechannel.errors import RechannelError
 from rechannel.running import RunningJob
 from rechannel.serve.allowed import Allowed
+from rechannel.serve.bodies import Failure
 from rechannel.serve.control_routes import BODIES as OF_CONTROLLERS
 from rechannel.serve.control_routes import control_routes
 from rechannel.serve.deploy_routes import BODIES as OF_DEPLOYS
@@ -83,7 +84,7 @@ class _Application(FastAPI):
         _, made = models_json_schema(
             [
                 (body, "validation")
-                for body in (*BODIES, *OF_DEPLOYS, *OF_SAVEPOINTS, *OF_CONTROLLERS)
+                for body in (Failure, *BODIES, *OF_DEPLOYS, *OF_SAVEPOINTS, *OF_CONTROLLERS)
             ],
             ref_template="#/components/schemas/{model}",
         )

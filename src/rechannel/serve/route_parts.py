@@ -9,14 +9,15 @@ from fastapi import Request
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
-from rechannel.serve.bodies import Failure
 from rechannel.serve.failures import MalformedError
 from rechannel.serve.reading import read_body
 
 V = TypeVar("V", bound=BaseModel)
 
+# By reference: FastAPI would make a validator of a model for each answer of each route.
+_FAILURE = {"application/json": {"schema": {"$ref": "#/components/schemas/Failure"}}}
 WRONG: dict[int | str, dict[str, Any]] = {
-    status: {"model": Failure, "description": words}
+    status: {"description": words, "content": _FAILURE}
     for status, words in (
         (401, "The token is missing or wrong."),
         (
