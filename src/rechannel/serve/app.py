@@ -6,6 +6,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -33,6 +34,13 @@ from rechannel.serve.watch_routes import watch_routes
 from rechannel.serve.watched import Live, Watched
 from rechannel.version import __version__
 
+_DOCUMENTED: tuple[type[BaseModel], ...] = (
+    Failure,
+    *BODIES,
+    *OF_DEPLOYS,
+    *OF_SAVEPOINTS,
+    *OF_CONTROLLERS,
+)
 _KINDS = {404: "not_found", 405: "not_allowed"}
 
 
@@ -82,10 +90,7 @@ class _Application(FastAPI):
         document = super().openapi()
         schemas = document.setdefault("components", {}).setdefault("schemas", {})
         _, made = models_json_schema(
-            [
-                (body, "validation")
-                for body in (Failure, *BODIES, *OF_DEPLOYS, *OF_SAVEPOINTS, *OF_CONTROLLERS)
-            ],
+            [(body, "validation") for body in _DOCUMENTED],
             ref_template="#/components/schemas/{model}",
         )
         schemas.update(made.get("$defs", {}))
