@@ -203,7 +203,6 @@ def test_hours_of_changes_and_faults_leave_everything_exact_and_flat(
             watch.stop()
             feed.stop()
             drivers.close()
-            readers.close()
     assert all(one.happened[kind] for kind in set(Kind) - CHANGES)
     assert all(done[kind] for kind in CHANGES)
     assert readers.seen.with_column

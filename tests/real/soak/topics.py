@@ -124,29 +124,37 @@ class Readers:
             TOTALS: seen.total,
             LETTERS: lambda _key, row: seen.letter(row),
         }
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": "soak",
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "queued.max.messages.kbytes": 8 << 10,
-                "log_level": 0,
-            }
-        )
+        self._settings: dict[str, Any] = {
+            "bootstrap.servers": bootstrap,
+            "group.id": "soak",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "queued.max.messages.kbytes": 8 << 10,
+            "log_level": 0,
+        }
         self._next = {(topic, each): 0 for topic in self._take for each in range(PARTITIONS)}
 
     def read(self) -> int:
-        """Read all there is now. Returns the number of records."""
-        self._consumer.assign(
+        """Read all there is now. Returns the number of records.
+
+        By a consumer of its own: one that was assigned before may hang when brokers go away (librdkafka 5476).
+        """
+        consumer = Consumer(self._settings)
+        try:
+            return self._read(consumer)
+        finally:
+            threading.Thread(target=consumer.close, daemon=True).start()
+
+    def _read(self, consumer: Consumer) -> int:
+        consumer.assign(
             [TopicPartition(topic, each, at) for (topic, each), at in self._next.items()]
         )
         ended, taken, deadline = set[tuple[str, int]](), 0, time.monotonic() + PATIENCE_S
         while len(ended) < len(self._next):
             if time.monotonic() > deadline:
                 raise RuntimeError(f"no end of what is committed after {PATIENCE_S:g} s")
-            for message in self._consumer.consume(1_000, 0.5):
+            for message in consumer.consume(1_000, 0.5):
                 taken += self._one(message, ended)
         return taken
 
@@ -161,7 +169,3 @@ class Readers:
         self._take[place[0]](message.key() or b"", json.loads(message.value() or b"null"))
         self._next[place] = int(message.offset() or 0) + 1
         return 1
-
-    def close(self) -> None:
-        """Close the consumer."""
-        self._consumer.close()

@@ -2,7 +2,10 @@
 
 A worker keeps a consumer for each partition that it has read lately: the next range of it usually begins where the last
 one has ended, and the client has fetched its records by then. Every wait is bounded: a range that gives nothing for
-`wait_s` fails its task, and the driver runs the timestep again, as with a store that does not answer.
+`wait_s` fails its task, and the driver runs the timestep again, as with a store that does not answer. The threads of
+librdkafka can wait for each other for ever when a broker goes away (its issue 5476). `assign` would then wait with them
+and keep every other thread of the process from running. So a consumer is assigned once, when it is new; for a range
+that begins elsewhere, another one is made, and none is waited for when it is closed.
 
 Records are taken some hundreds at a time, and only what is asked of them is kept. Python looks for garbage whenever so
 many objects are added that may refer to others. If the client's records were held, it would look at them again and
@@ -18,7 +21,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -48,7 +51,7 @@ class _Consumer:
     """A consumer of one partition."""
 
     client: Any
-    at: int = -1
+    at: int
     """Offset that it gives next; -1 = anywhere."""
     pending: list[Any] = field(default_factory=list)
     """Records that it has given and that were after the end of the range."""
@@ -93,18 +96,22 @@ class KafkaSplits:
         key = (settings, split["topic"], split.get("id", ""), split["partition"])
         with _LOCK:
             consumer = _KEPT.pop(key, None)
+        if consumer is not None and consumer.at != split["start"]:
+            _close(consumer)
+            consumer = None
+        if consumer is None:
+            consumer = self._assigned(split, split["start"])
+        reading = _Range(consumer, split, self.wait_s, self._assigned, skips=self.skips)
         try:
-            if consumer is None:
-                consumer = _Consumer(self._made())
-            yield from self._range(consumer, split)
+            yield from self._batches(reading, split)
         except BaseException:  # a generator that is closed before its end, too
-            _closed(consumer)
+            _close(reading.consumer)
             raise
         with _LOCK:
-            _KEPT[key] = consumer
+            _KEPT[key] = reading.consumer
             surplus = [_KEPT.popitem(last=False)[1] for _ in range(len(_KEPT) - KEPT)]
         for each in surplus:
-            _closed(each)
+            _close(each)
 
     def _settings(self) -> dict[str, str]:
         return {
@@ -121,6 +128,14 @@ class KafkaSplits:
             "auto.offset.reset": "error",
         }
 
+    def _assigned(self, split: Split, at: int) -> _Consumer:
+        """Return a new consumer of a partition that begins at an offset. Raises SetUpError."""
+        client = self._made()
+        from confluent_kafka import TopicPartition
+
+        client.assign([TopicPartition(split["topic"], split["partition"], at)])
+        return _Consumer(client, at)
+
     def _made(self) -> Any:
         try:
             import confluent_kafka
@@ -130,9 +145,9 @@ class KafkaSplits:
             raise SetUpError(f"{MISSING}, on every executor") from error
         return confluent_kafka.Consumer(self._settings())
 
-    def _range(self, consumer: _Consumer, split: Split) -> Iterator[pa.RecordBatch]:
+    def _batches(self, reading: _Range, split: Split) -> Iterator[pa.RecordBatch]:
         held = _Held(self.columns)
-        for got in _Range(consumer, split, self.wait_s, skips=self.skips).records():
+        for got in reading.records():
             held.add(got)
             del got
             if held.count >= BATCH_RECORDS or held.size >= BATCH_BYTES:
@@ -175,10 +190,17 @@ class _Range:
     """Reads one range with a consumer."""
 
     def __init__(
-        self, consumer: _Consumer, split: Split, wait_s: float, *, skips: bool = False
+        self,
+        consumer: _Consumer,
+        split: Split,
+        wait_s: float,
+        assigned: Callable[[Split, int], _Consumer],
+        *,
+        skips: bool = False,
     ) -> None:
-        self._consumer, self._client = consumer, consumer.client
-        self._topic, self._partition = split["topic"], split["partition"]
+        """assigned: makes a consumer of the partition that begins at an offset."""
+        self.consumer, self._assigned = consumer, assigned
+        self._split = split
         self._at, self._stop, self._wait_s = split["start"], split["stop"], wait_s
         self._until, self._skips = 0.0, skips
         self._first = -1
@@ -186,39 +208,37 @@ class _Range:
 
     @property
     def _where(self) -> str:
-        return f"{self._topic}/{self._partition}"
+        return f"{self._split['topic']}/{self._split['partition']}"
 
     def records(self) -> Iterator[list[Any]]:
         """Yield the records of the range, in order. Raises StorageError, SourceError."""
-        from confluent_kafka import KafkaException, TopicPartition
+        from confluent_kafka import KafkaException
 
-        consumer = self._consumer
+        self.consumer.at = -1  # until the range is read
+        reached = -1
         try:
-            if consumer.at != self._at:
-                consumer.pending, consumer.ended = [], -1
-                self._client.assign([TopicPartition(self._topic, self._partition, self._at)])
-            consumer.at = -1  # until the range is read
-            reached = -1
             while self._at < self._stop:
                 if self._at > reached:
                     reached, self._until = self._at, time.monotonic() + self._wait_s
                 got = self._within(self._without_events(self._fetched()))
                 if got:
                     yield got
-            consumer.at = max(self._stop, self._first)
+            self.consumer.at = max(self._stop, self._first)
         except KafkaException as error:
             raise self._unreadable(error.args[0]) from error
 
     def _fetched(self) -> list[Any]:
         """Return what the client has: at least one record or event, unless it has told that the range ends."""
-        pending, self._consumer.pending = self._consumer.pending, []
+        pending, self.consumer.pending = self.consumer.pending, []
         if pending:
             return pending
-        if self._consumer.ended >= self._stop:
+        if self.consumer.ended >= self._stop:
             self._at = self._stop
             return []
         # With a time-out, `consume` would wait for as many records as there are offsets, and some have none.
-        got: list[Any] = self._client.consume(min(RECORDS_AT_ONCE, self._stop - self._at), 0)
+        got: list[Any] = self.consumer.client.consume(
+            min(RECORDS_AT_ONCE, self._stop - self._at), 0
+        )
         while not got:
             if time.monotonic() > self._until:
                 msg = (
@@ -226,7 +246,7 @@ class _Range:
                     f" {self._stop}, within {self._wait_s:g} s"
                 )
                 raise StorageError(msg)
-            one = self._client.poll(POLL_S)
+            one = self.consumer.client.poll(POLL_S)
             got = [] if one is None else [one]
         return got
 
@@ -238,7 +258,7 @@ class _Range:
         for each in events:
             error = each.error()
             if error.code() == KafkaError._PARTITION_EOF:
-                self._consumer.ended = each.offset()
+                self.consumer.ended = each.offset()
                 self._at = max(self._at, each.offset())
             elif error.code() == KafkaError._AUTO_OFFSET_RESET and self._skips:
                 self._skip()
@@ -254,9 +274,9 @@ class _Range:
         if got[-1].offset() < self._stop:
             self._at = max(self._at, got[-1].offset() + 1)
             return got
-        self._consumer.pending = [each for each in got if each.offset() >= self._stop]
+        self.consumer.pending = [each for each in got if each.offset() >= self._stop]
         self._at = self._stop
-        return got[: len(got) - len(self._consumer.pending)]
+        return got[: len(got) - len(self.consumer.pending)]
 
     def _skip(self) -> None:
         """Go on with the first record that is there, or at the end of a partition that has become shorter.
@@ -265,9 +285,9 @@ class _Range:
         """
         from confluent_kafka import KafkaException, TopicPartition
 
-        part = TopicPartition(self._topic, self._partition)
+        part = TopicPartition(self._split["topic"], self._split["partition"])
         try:
-            low, high = self._client.get_watermark_offsets(part, self._wait_s)
+            low, high = self.consumer.client.get_watermark_offsets(part, self._wait_s)
         except KafkaException as error:
             msg = f"{self._where}: the brokers do not say which records there are: {error.args[0].str()}"
             raise StorageError(msg) from error
@@ -288,7 +308,8 @@ class _Range:
                 what, self._where, self._at, min(first, self._stop), extra=fields("records_gone")
             )
         self._first = first
-        self._client.assign([TopicPartition(self._topic, self._partition, first)])
+        _close(self.consumer)
+        self.consumer = self._assigned(self._split, first)
         self._at = min(first, self._stop)
 
     def _unreadable(self, error: Any) -> SourceError:
@@ -304,9 +325,11 @@ def _shown(split: Split) -> str:
     return f"{split['topic']}/{split['partition']} from offset {split['start']} to {split['stop']}"
 
 
-def _closed(consumer: _Consumer | None) -> None:
-    if consumer is not None:
-        consumer.client.close()
+def _close(consumer: _Consumer) -> None:
+    """Close a consumer, in a thread that may never come to its end."""
+    threading.Thread(
+        target=consumer.client.close, name="rechannel-kafka-close", daemon=True
+    ).start()
 
 
 def _schema(columns: tuple[str, ...]) -> pa.Schema:

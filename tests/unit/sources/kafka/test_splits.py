@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 
@@ -39,27 +40,39 @@ def end(offset: int) -> Message:
     return Message(offset, KafkaError._PARTITION_EOF)
 
 
+class Partition:
+    """What brokers have of a partition, and the clients that read it."""
+
+    def __init__(self, *log: Message) -> None:
+        self.log = list(log)
+        self.clients: list[Client] = []
+        self.low = 0
+
+    @property
+    def assigned(self) -> list[int | None]:
+        """Where each client began."""
+        return [client.begins for client in self.clients]
+
+
 class Client:
     """Has a queue of records and events. It tells each end of the partition once, as librdkafka does."""
 
-    def __init__(self, *queue: Message) -> None:
-        self.log, self.queue = list(queue), deque[Message]()
-        self.assigned: list[int] = []
-        self.closed = False
-        self.low = 0
+    def __init__(self, partition: Partition) -> None:
+        self.partition, self.queue = partition, deque[Message]()
+        self.begins: int | None = None
+        self.closed = threading.Event()
 
     def assign(self, positions):
+        assert self.begins is None, "to assign again may take for ever"
         (position,) = positions
-        self.assigned.append(position.offset)
-        if not self.low <= position.offset <= max(each.at for each in self.log) + 1:
-            self.queue = deque([Message(0, KafkaError._AUTO_OFFSET_RESET)])
+        self.begins, log = position.offset, self.partition.log
+        if not self.partition.low <= self.begins <= max(each.at for each in log) + 1:
+            self.queue.append(Message(0, KafkaError._AUTO_OFFSET_RESET))
             return
-        self.queue = deque(
-            each for each in self.log if each.at >= position.offset or each.event is not None
-        )
+        self.queue.extend(each for each in log if each.at >= self.begins or each.event is not None)
 
     def get_watermark_offsets(self, part, timeout):
-        return self.low, max(each.at for each in self.log)
+        return self.partition.low, max(each.at for each in self.partition.log)
 
     def consume(self, most, timeout):
         return [self.queue.popleft() for _ in range(min(most, len(self.queue)))]
@@ -68,7 +81,7 @@ class Client:
         return self.queue.popleft() if self.queue else None
 
     def close(self):
-        self.closed = True
+        self.closed.set()
 
 
 @pytest.fixture(autouse=True)
@@ -78,9 +91,9 @@ def no_consumers_kept(monkeypatch):
 
 
 class Reader(KafkaSplits):
-    """Reads with one client."""
+    """Reads with clients that a test has at hand."""
 
-    def __init__(self, client: Client, wait_s: float = 0.05, *, skips: bool = False) -> None:
+    def __init__(self, partition: Partition, wait_s: float = 0.05, *, skips: bool = False) -> None:
         super().__init__(
             client={},
             isolation="read_committed",
@@ -88,10 +101,11 @@ class Reader(KafkaSplits):
             columns=("offset", "value"),
             skips=skips,
         )
-        object.__setattr__(self, "given", client)
+        object.__setattr__(self, "given", partition)
 
     def _made(self):
-        return self.given
+        self.given.clients.append(Client(self.given))
+        return self.given.clients[-1]
 
     def offsets(self, start: int, stop: int) -> list[int]:
         split = {"topic": "t", "partition": 0, "start": start, "stop": stop}
@@ -102,73 +116,90 @@ def records(*offsets: int) -> list[Message]:
     return [Message(at) for at in offsets]
 
 
-def test_ranges_one_after_the_other_are_read_with_one_assignment():
-    client = Client(*records(0, 1, 2, 3, 4, 5), end(6))
-    reader = Reader(client)
+def test_ranges_one_after_the_other_are_read_by_one_client():
+    partition = Partition(*records(0, 1, 2, 3, 4, 5), end(6))
+    reader = Reader(partition)
     assert reader.offsets(0, 4) == [0, 1, 2, 3]
     assert reader.offsets(4, 6) == [4, 5]
-    assert client.assigned == [0]
+    assert partition.assigned == [0]
     assert reader.offsets(1, 3) == [1, 2]
-    assert client.assigned == [0, 1]
+    assert partition.assigned == [0, 1]
+    assert partition.clients[0].closed.wait(10)
+    assert not partition.clients[1].closed.is_set()
 
 
 def test_records_that_retention_took_before_they_were_read_are_left_out_where_that_is_allowed():
     for low, left in ((3, [3, 4]), (5, []), (9, [])):
-        client = Client(*records(*range(low, 12)), end(12))
-        client.low = low
-        strict = Reader(client)
+        partition = Partition(*records(*range(low, 12)), end(12))
+        partition.low = low
+        strict = Reader(partition)
         with pytest.raises(
             SourceError, match=r"at offset 2, of a range that ends at 5: .* on_lost='skip'"
         ):
             strict.offsets(2, 5)
-        skipping = Reader(client, skips=True)
+        skipping = Reader(partition, skips=True)
         assert skipping.offsets(2, 5) == left
         assert skipping.offsets(5, 12) == list(range(max(low, 5), 12))
 
 
 def test_a_range_behind_the_end_of_a_partition_that_became_shorter_has_no_records():
-    client = Client(*records(*range(4)), end(4))
-    skipping = Reader(client, wait_s=0.01, skips=True)
+    partition = Partition(*records(*range(4)), end(4))
+    skipping = Reader(partition, wait_s=0.01, skips=True)
     assert skipping.offsets(7, 9) == []
-    assert client.assigned[-1] == 9
+    assert partition.assigned[-1] == 9
 
 
 def test_records_after_a_range_are_kept_for_the_next_one():
-    reader = Reader(Client(*records(0, 1, 5, 6, 7)))  # the others are marks of transactions
+    reader = Reader(Partition(*records(0, 1, 5, 6, 7)))  # the others are marks of transactions
     assert reader.offsets(0, 5) == [0, 1]
     assert reader.offsets(5, 7) == [5, 6]
     assert reader.offsets(7, 8) == [7]
 
 
 def test_an_end_that_is_told_with_the_range_before_ends_the_next_one():
-    reader = Reader(Client(*records(0, 1, 5), end(7)))  # 6 is the mark of a transaction
+    reader = Reader(Partition(*records(0, 1, 5), end(7)))  # 6 is the mark of a transaction
     assert reader.offsets(0, 5) == [0, 1]
     assert reader.offsets(5, 7) == [5]
 
 
 def test_an_end_that_is_told_early_ends_several_ranges_and_none_that_is_longer():
-    client = Client(*records(0), end(5))
-    reader = Reader(client)
+    partition = Partition(*records(0), end(5))
+    reader = Reader(partition)
     assert reader.offsets(0, 2) == [0]
     assert reader.offsets(2, 3) == []
     assert reader.offsets(3, 5) == []
-    client.queue.extend([*records(5, 6), end(7)])
+    partition.clients[0].queue.extend([*records(5, 6), end(7)])
     assert reader.offsets(5, 7) == [5, 6]
-    assert client.assigned == [0]
+    assert partition.assigned == [0]
 
 
 def test_an_end_told_to_another_place_does_not_count():
-    client = Client(*records(0, 1), end(2))
-    reader = Reader(client)
+    partition = Partition(*records(0, 1), end(2))
+    reader = Reader(partition)
     assert reader.offsets(0, 2) == [0, 1]
     assert reader.offsets(1, 2) == [1]
 
 
 def test_a_range_without_an_answer_fails_and_its_consumer_is_closed():
-    client = Client(*records(0, 1))
+    partition = Partition(*records(0, 1))
     with pytest.raises(StorageError, match=r"t/0: .* no record from offset 2 on, .* ends at 4"):
-        Reader(client).offsets(0, 4)
-    assert client.closed
+        Reader(partition).offsets(0, 4)
+    assert partition.clients[0].closed.wait(10)
+
+
+def test_a_client_that_cannot_be_closed_holds_nobody_up(monkeypatch):
+    entered, released = threading.Event(), threading.Event()
+
+    def close(_: Client) -> None:
+        entered.set()
+        released.wait(60)
+
+    monkeypatch.setattr(Client, "close", close)
+    reader = Reader(Partition(*records(0, 1, 2, 3)))
+    assert reader.offsets(0, 2) == [0, 1]
+    assert reader.offsets(3, 4) == [3]
+    assert entered.wait(10)
+    released.set()
 
 
 @given(st.sets(st.integers(0, 30)), st.lists(st.integers(1, 12), min_size=1, max_size=6), st.data())
@@ -181,7 +212,7 @@ def test_every_record_is_in_its_range_wherever_ends_are_told(there, sizes, data)
         queue += [told[at]] if at in told else []
         queue += records(at) if at in held else []
     splits._KEPT.clear()
-    reader, start = Reader(Client(*queue)), 0
+    reader, start = Reader(Partition(*queue)), 0
     for size in sizes:
         expected = [at for at in held if start <= at < start + size]
         assert reader.offsets(start, start + size) == expected
