@@ -24,16 +24,20 @@ from rechannel.sources.reader import Split, SplitReader
 
 _settled: list[bool] = []
 _TASKS_TO_SETTLE = 4
+_OBJECTS_AT_ONCE = 100_000
 _programs: dict[str, StageProgram] = {}
 _PROGRAMS_KEPT = 64
 
 
 def settle() -> None:
-    """Freeze long-lived objects for the garbage collector, in the first tasks of a worker process.
+    """Keep the garbage collector from what it would look at in vain, in the first tasks of a worker process.
 
     PySpark collects garbage after every task; with numpy, pyarrow and pandas loaded, each collection costs 12 to 25 ms
-    of CPU. Freezing once is not enough, because modules are still loaded while the first task runs.
+    of CPU. So what lives long is frozen. Once is not enough, because modules are still loaded while the first task
+    runs. Within a task, Python looks at all young objects whenever there are 700 more, and at all others when these
+    have grown by a quarter: a function that makes a value for each key would take a quarter longer.
     """
+    gc.set_threshold(_OBJECTS_AT_ONCE)
     if len(_settled) < _TASKS_TO_SETTLE:
         gc.collect()
         gc.freeze()
