@@ -10,7 +10,7 @@ import pytest
 
 import rechannel as rc
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def scored(by: int) -> Callable[[Any], Any]:

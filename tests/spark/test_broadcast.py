@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 import rechannel as rc
 from rechannel.job import InProcess
@@ -57,6 +58,7 @@ def rows_of(job: Any) -> list[tuple[Any, ...]]:
     return sorted(tuple(row.values()) for row in job.memory("out").to_pylist())
 
 
+@pytest.mark.slow  # the simulation has them in every run
 def test_tasks_see_the_table_that_one_process_sees(spark: Any, tmp_path: Path) -> None:
     settings = rc.Settings(tasks=2, bins=8, in_flight=3)
     job = rc.Job("rules", flow(rc.read(spark)), state=tmp_path / "state", settings=settings).start()

@@ -44,6 +44,7 @@ from tests.support.asking import client_of
 HERE = "tests.spark.controlled"
 
 
+@pytest.mark.slow  # in process, they are tested in every run
 def test_handlers_that_never_end_or_reply_with_gigabytes_are_failed_replies(
     spark, state, out, briefly_undisturbed
 ):

@@ -81,7 +81,8 @@ def events(spark):
     ).createOrReplaceTempView("watermarks")
 
 
-@pytest.mark.parametrize("on", [pytest.param(None, marks=pytest.mark.slow), "at"])
+@pytest.mark.slow  # in process, they are tested in every run
+@pytest.mark.parametrize("on", [None, "at"])
 def test_running_functions_are_those_of_a_batch(spark, tmp_path, on):
     made = {name: function for name, (function, _) in FUNCTIONS.items()}
     run_ = stream(spark).key_by("k").running(made, time_column=on, name="run")

@@ -291,7 +291,7 @@ def test_memory_in_front_of_a_dataframe_function(spark):
 @pytest.mark.contract
 @pytest.mark.parametrize(
     "how",
-    ["rows", "simple", *(pytest.param(how, marks=pytest.mark.slow) for how in ("named", "arrow"))],
+    ["simple", *(pytest.param(how, marks=pytest.mark.slow) for how in ("rows", "named", "arrow"))],
 )
 def test_python_data_sources_read_as_in_a_streaming_query(spark, tmp_path, how):
     """The data source is defined here, so that workers get it by value."""
@@ -385,7 +385,7 @@ def write_orders(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("direct", [False, True])
+@pytest.mark.parametrize("direct", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_record_that_does_not_fit_names_file_and_line(spark, tmp_path, direct):
     place = write_orders(tmp_path / "in")
     read = rc.read(spark).files(place, format="json", schema="user string, v double", name="in")

@@ -64,6 +64,7 @@ def lower(job):
     return job
 
 
+@pytest.mark.slow  # in process, it is tested in every run
 def test_all_tables_are_of_one_timestep_while_the_stream_is_changed(lower):
     seen = set()
     for tasks in (4, 1, 3):

@@ -20,7 +20,8 @@ from tests.spark.programs import (
 )
 
 
-@pytest.mark.parametrize("where", [pytest.param("front", marks=pytest.mark.slow), "behind"])
+@pytest.mark.slow  # errors of tasks and killed drivers are in every run
+@pytest.mark.parametrize("where", ["front", "behind"])
 def test_killed_workers_are_made_up_for(spark, tmp_path, undisturbed, where):
     out, state, marks = tmp_path / "out", tmp_path / "state", Marks(tmp_path / "marks")
     run(spark, ledger(out, rows=3 * PER_TIMESTEP), state)
