@@ -79,6 +79,7 @@ def pytest_collection_finish() -> None:
     # What was collected stays to the end: no later collection of garbage has to look at it.
     gc.collect()
     gc.freeze()
+    # Of what tests make, little refers to itself.
     gc.set_threshold(50_000)
 
 

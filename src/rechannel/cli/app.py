@@ -143,7 +143,7 @@ app.command(
 
 @cache
 def _command() -> Any:
-    """What `app` makes anew at each call; that takes longer than most commands."""
+    """The command line, made once: `app` would make it anew at each call."""
     return get_command(app)
 
 

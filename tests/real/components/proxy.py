@@ -98,7 +98,7 @@ class Proxy:
 
     @asynccontextmanager
     async def _kept(self, writer: asyncio.StreamWriter) -> AsyncIterator[None]:
-        """Note that a connection is open, and close it at the end, which is also when one of its ends is closed."""
+        """Keep a connection among the open ones, and close it at the end. The other side may close it too."""
         self._open.add(writer)
         try:
             with suppress(OSError, asyncio.IncompleteReadError):

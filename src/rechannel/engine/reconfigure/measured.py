@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from rechannel.engine.reconfigure.latencies import Latencies
 from rechannel.kernels.tasks.binned import bytes_per_bin, unpack_bins
-from rechannel.kernels.tasks.report import HotKey, TaskReport
+from rechannel.kernels.tasks.report import HotKey, Sent, TaskReport
 from rechannel.model.configuration import Configuration
 from rechannel.model.routing import Routing
 from rechannel.reconfigure.steps import Sizes
@@ -59,7 +59,7 @@ class Measured:
         self._bins: deque[tuple[Configuration, list[tuple[str, str]]]] = deque(maxlen=LOOKED_AT)
         self._hot: deque[tuple[Configuration, list[tuple[str, tuple[HotKey, ...]]]]]
         self._hot = deque(maxlen=LOOKED_AT)
-        self._sent: deque[tuple[int, SentRows]] = deque(maxlen=LOOKED_AT)
+        self._sent: deque[tuple[int, list[Sent]]] = deque(maxlen=LOOKED_AT)
         self.latencies = Latencies()
         self._quiet: deque[float] = deque(maxlen=QUIET)
         self._moved_bytes = float(GUESSED_BYTES)
@@ -74,7 +74,8 @@ class Measured:
         moved: float,
     ) -> None:
         """Record a committed timestep. took_ms: from decision to commit. moved: bytes that moved when it began."""
-        self._sent.append((configuration.dataflow, _sent(reports)))
+        sent = [each for report in reports for each in report.emitted.sent]
+        self._sent.append((configuration.dataflow, sent))
         bins = [(r.operator, r.state.bins) for r in reports if r.state and r.state.bins]
         self._bins.append((configuration, bins))
         hot = [(r.operator, r.state.hot_keys) for r in reports if r.state and r.state.hot_keys]
@@ -137,7 +138,8 @@ class Measured:
         out = Counter[tuple[str, int]]()
         for program, sent in self._sent:
             if program == self._sent[-1][0]:
-                out.update(sent)
+                for each in sent:
+                    out[each.operator, each.input] += each.offered
         return out
 
     def sizes(self, configuration: Configuration) -> Sizes:
@@ -175,14 +177,6 @@ def _rows_per_bin(
         if routing is not None:
             rows = out.setdefault(operator, np.zeros(routing.bins))
             rows += unpack_bins(packed)
-    return out
-
-
-def _sent(reports: Sequence[TaskReport]) -> SentRows:
-    out = Counter[tuple[str, int]]()
-    for report in reports:
-        for sent in report.emitted.sent:
-            out[sent.operator, sent.input] += sent.offered
     return out
 
 

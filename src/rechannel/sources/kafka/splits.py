@@ -31,12 +31,13 @@ from rechannel.errors import SetUpError, SourceError, StorageError
 from rechannel.logs import fields
 from rechannel.sources.kafka.columns import HEADERS, RECORD
 from rechannel.sources.reader import Split, SplitReader
+from rechannel.threads import daemon_thread
 
 _LOG = logging.getLogger("rechannel")
 
 BATCH_RECORDS = 50_000
 RECORDS_AT_ONCE = 500
-"""Fewer than the objects after which Python looks for garbage (`gc.get_threshold`)."""
+"""Fewer than the objects after which Python looks for garbage by default (700)."""
 BATCH_BYTES = 16 << 20
 """Of keys and values, after which a batch is complete."""
 QUEUE_KB = 4 << 10
@@ -129,12 +130,18 @@ class KafkaSplits:
         }
 
     def _assigned(self, split: Split, at: int) -> _Consumer:
-        """Return a new consumer of a partition that begins at an offset. Raises SetUpError."""
-        client = self._made()
-        from confluent_kafka import TopicPartition
+        """Return a new consumer of a partition that begins at an offset. Raises SetUpError, SourceError."""
+        consumer = _Consumer(self._made(), at)
+        from confluent_kafka import KafkaException, TopicPartition
 
-        client.assign([TopicPartition(split["topic"], split["partition"], at)])
-        return _Consumer(client, at)
+        try:
+            consumer.client.assign([TopicPartition(split["topic"], split["partition"], at)])
+        except KafkaException as error:
+            _close(consumer)
+            where = f"{split['topic']}/{split['partition']}"
+            msg = f"{where} cannot be read at offset {at}: {error.args[0].str()}"
+            raise SourceError(msg) from error
+        return consumer
 
     def _made(self) -> Any:
         try:
@@ -327,9 +334,7 @@ def _shown(split: Split) -> str:
 
 def _close(consumer: _Consumer) -> None:
     """Close a consumer, in a thread that may never come to its end."""
-    threading.Thread(
-        target=consumer.client.close, name="rechannel-kafka-close", daemon=True
-    ).start()
+    daemon_thread(consumer.client.close, "rechannel-kafka-close").start()
 
 
 def _schema(columns: tuple[str, ...]) -> pa.Schema:

@@ -188,17 +188,19 @@ def test_a_range_without_an_answer_fails_and_its_consumer_is_closed():
 
 
 def test_a_client_that_cannot_be_closed_holds_nobody_up(monkeypatch):
-    entered, released = threading.Event(), threading.Event()
+    entered, released, ended = threading.Event(), threading.Event(), threading.Event()
 
     def close(_: Client) -> None:
         entered.set()
         released.wait(60)
+        ended.set()
 
     monkeypatch.setattr(Client, "close", close)
     reader = Reader(Partition(*records(0, 1, 2, 3)))
     assert reader.offsets(0, 2) == [0, 1]
     assert reader.offsets(3, 4) == [3]
     assert entered.wait(10)
+    assert not ended.is_set()
     released.set()
 
 
