@@ -20,8 +20,9 @@ from rechannel.engine.loop.heartbeat import signs
 from rechannel.engine.program.physical import SinkPlan
 from rechannel.engine.reconfigure.cluster import Cluster, FixedCluster
 from rechannel.engine.reconfigure.cluster_preparer import ClusterPreparer
+from rechannel.engine.reconfigure.opener import Opener, Ready
 from rechannel.engine.reconfigure.preparer import Preparer
-from rechannel.engine.reconfigure.switch import Opener, ProgramSwitch, Ready
+from rechannel.engine.reconfigure.switch import ProgramSwitch
 from rechannel.engine.stages.inprocess import Fault, InProcessLoader, InProcessRunner, no_faults
 from rechannel.engine.stages.loading import Loader
 from rechannel.engine.stages.runner import Runner

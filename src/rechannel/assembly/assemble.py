@@ -30,9 +30,10 @@ from rechannel.engine.program.restarting import elsewhere, sources_of
 from rechannel.engine.program.start_entries import start_entries
 from rechannel.engine.program.starting import start_program
 from rechannel.engine.program.steps import first_configuration
+from rechannel.engine.program.unread import end_logs
 from rechannel.engine.program.versions import NOTE, Program, current_record
 from rechannel.engine.program.withdrawal import described, held_back, withdrawal
-from rechannel.engine.reconfigure.switch import Opener, Ready
+from rechannel.engine.reconfigure.opener import Opener, Ready
 from rechannel.engine.stages.loading import (
     Tables,
     given_state,
@@ -224,6 +225,11 @@ class _Assembly:
                 "job %r: %s", self.name, why, extra=fields("timesteps_held_back", reason=why)
             )
 
+    def _end_logs(self) -> None:
+        """End the logs of sources that go."""
+        state, store = self.journal.state, self.seams.store
+        end_logs(store, state, sources_of(self.dataflow), without=self.start.without)
+
     def _unheeded(self, fresh: Configuration) -> list[str]:
         state = self.journal.state
         if not state.configurations:
@@ -269,7 +275,11 @@ class _Assembly:
     def _begin(
         self, current: Ready, configuration: Configuration, opener: Opener, tables: Tables
     ) -> None:
-        """Journal what this program means, and the state that it begins with."""
+        """Journal what this program means, and the state that it begins with.
+
+        Raises OtherDataflowError if dead letters were replayed a moment ago, and nothing would read them.
+        """
+        self._end_logs()
         program, wall_ms = current.program, int(self.seams.clock())
         moved = elsewhere(self.dataflow, current_record(self.journal.state))
         loaded = self._loaded(program, opener)

@@ -11,8 +11,9 @@ from rechannel.engine.loop.driver import Driver
 from rechannel.engine.loop.housekeeping import Housekeeper
 from rechannel.engine.publish.publisher import Publisher
 from rechannel.engine.reconfigure.measured import Measured
+from rechannel.engine.reconfigure.opener import Opener
 from rechannel.engine.reconfigure.reconfigurer import Reconfigurer
-from rechannel.engine.reconfigure.switch import Opener, ProgramSwitch
+from rechannel.engine.reconfigure.switch import ProgramSwitch
 from rechannel.engine.stages.runner import Runner
 from rechannel.engine.view.pinned import Pinned
 from rechannel.engine.view.state_view import StateView

@@ -23,7 +23,7 @@ from rechannel.engine.loop.recovering import first_state
 from rechannel.engine.program.start_entries import reconciled
 from rechannel.engine.program.steps import first_configuration
 from rechannel.engine.program.versions import Program
-from rechannel.engine.reconfigure.switch import Opener, Ready
+from rechannel.engine.reconfigure.opener import Opener, Ready
 from rechannel.engine.replay.judging import Shown, Side, output_difference, state_difference
 from rechannel.engine.replay.programs import other_logic, program_then, sinks_by_node
 from rechannel.engine.replay.running import Ran, run

@@ -15,8 +15,9 @@ from rechannel.engine.journal.entries import Opened
 from rechannel.engine.loop.housekeeping import Thread
 from rechannel.engine.program.starting import ProgramStart
 from rechannel.engine.reconfigure.cluster import Cluster
+from rechannel.engine.reconfigure.opener import Opener, Ready
 from rechannel.engine.reconfigure.preparer import Preparer
-from rechannel.engine.reconfigure.switch import Opener, ProgramSwitch, Ready
+from rechannel.engine.reconfigure.switch import ProgramSwitch
 from rechannel.engine.stages.runner import Runner
 from rechannel.engine.stages.sink_rows import RowsOf
 from rechannel.engine.view.state_view import Scan

@@ -15,8 +15,8 @@ from rechannel.engine.program.starting import start_program
 from rechannel.engine.program.steps import first_configuration
 from rechannel.engine.program.upgrade_plan import upgrade_plan
 from rechannel.engine.program.versions import NOTE, Program, current_version
+from rechannel.engine.reconfigure.opener import Opener
 from rechannel.engine.reconfigure.rehearsal import Rehearsal, rehearse
-from rechannel.engine.reconfigure.switch import Opener
 from rechannel.reconfigure.upgrade_plan import UpgradePlan
 from rechannel.settings import Settings
 from rechannel.sinks.claims import Ledger

@@ -31,8 +31,9 @@ from rechannel.engine.publish.publisher import Publisher
 from rechannel.engine.reconfigure.cluster import Cluster
 from rechannel.engine.reconfigure.history import History
 from rechannel.engine.reconfigure.measured import Measured
+from rechannel.engine.reconfigure.opener import Opener, Ready
 from rechannel.engine.reconfigure.reconfigurer import Abilities, Reconfigurer
-from rechannel.engine.reconfigure.switch import Opener, ProgramSwitch, Ready, offered_change
+from rechannel.engine.reconfigure.switch import ProgramSwitch, offered_change
 from rechannel.engine.stages.runner import Runner
 from rechannel.engine.stages.sink_buffers import kept_columns
 from rechannel.engine.stages.sink_rows import RowsOf

@@ -29,8 +29,8 @@ from rechannel.engine.program.resetting import Reset
 from rechannel.engine.program.versions import bound
 from rechannel.engine.reconfigure.cluster import FixedCluster
 from rechannel.engine.reconfigure.cluster_preparer import ClusterPreparer
+from rechannel.engine.reconfigure.opener import Opener, Ready
 from rechannel.engine.reconfigure.placement import place
-from rechannel.engine.reconfigure.switch import Opener, Ready
 from rechannel.engine.stages.inprocess import Fault as TaskFault
 from rechannel.engine.stages.inprocess import InProcessLoader, InProcessRunner, no_faults
 from rechannel.engine.stages.runner import Placed, Runner

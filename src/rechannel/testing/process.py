@@ -18,8 +18,9 @@ from rechannel.engine.loop.driver import Driver
 from rechannel.engine.loop.housekeeping import sweep
 from rechannel.engine.program.position import StreamPosition
 from rechannel.engine.publish.publisher import Publisher
+from rechannel.engine.reconfigure.opener import Opener
 from rechannel.engine.reconfigure.reconfigurer import Reconfigurer
-from rechannel.engine.reconfigure.switch import Opener, ProgramSwitch, offered_change
+from rechannel.engine.reconfigure.switch import ProgramSwitch, offered_change
 from rechannel.engine.stages.inprocess import InProcessRunner
 from rechannel.errors import DamagedStateError, FencedError
 from rechannel.reconfigure.arguments import strategy_of

@@ -105,9 +105,18 @@ class Letters:
         return choose(kept, asked, taken, schema, needed)
 
     def _numbered(self, name: str, asked: Asked) -> tuple[int, Chosen]:
-        """Return the number of the next file, and what it brings beyond those before it."""
-        number = self._log(replays_of(self.dataflow)[name]).newest() + 1
-        return number, self._chosen(name, asked)
+        """Return the number of the next file, and what it brings beyond those before it. Raises NotReadyError."""
+        source = replays_of(self.dataflow)[name]
+        log = self._log(source)
+        number = log.newest() + 1
+        chosen = self._chosen(name, asked)
+        if log.has_ended(self.state.offsets[str(source.name)]["files"]):
+            msg = (
+                f"source {source.name!r} goes, or was to go, with a change of the program: try again once a timestep of"
+                f" a program that has it is committed"
+            )
+            raise NotReadyError(msg)
+        return number, chosen
 
     def _appended(
         self, name: str, asked: Asked, facts: Mapping[str, Any], number: int, chosen: Chosen

@@ -103,8 +103,8 @@ def start_program(
     functions = (*start.migrations, *functions_of(start.migrate))
     provided = provided_by(dataflow, functions, mended=start.mended)
     written, assigned = dataflow, dict[str, Json]()
+    names = start.renamed if start.upgrade else {}
     if not start.revert:
-        names = start.renamed if start.upgrade else {}
         before = with_names(held, names, members=(ASSIGNED,))
         dataflow, assigned = assigned_again(dataflow, before, provided, start.find)
         if dataflow is not written and resolve is not None:
@@ -113,8 +113,7 @@ def start_program(
     stored = partial(stored_schema_versions, store, lambda: state)
     back = leading_back(text, known, current, stored) if start.revert else None
     _check_text(text, dataflow_identity(written), known, current, start, stored)
-    stay = {*text.sources, *(start.renamed if start.upgrade else ())}
-    check_unread(store, state.offsets, stay, without=start.without)
+    check_unread(store, state, text.sources, without=start.without, renamed=names)
     upgrade = _upgrade(text, known, current, start, state, stored)
     renamed: Mapping[str, str] = {} if upgrade is None else upgrade.renamed
     held = with_names(held, renamed)

@@ -18,7 +18,7 @@ from rechannel.engine.reconfigure.rehearsal import (
     rehearse,
 )
 from rechannel.engine.reconfigure.switch import ProgramSwitch
-from rechannel.errors import NotReadyError, UserFunctionError, one_sentence
+from rechannel.errors import NotReadyError, OtherDataflowError, UserFunctionError, one_sentence
 from rechannel.logs import fields
 from rechannel.model.eventtime import NEVER, Clock
 from rechannel.reconfigure.coordination import Now
@@ -119,7 +119,10 @@ class ClusterPreparer:
     def check_at_boundary(
         self, record: Record, now: Now, manifests: Mapping[str, Manifest]
     ) -> str | None:
-        """Return why a change cannot begin now, or None: try its migrations on the state written since `prepare`."""
+        """Return why a change cannot begin now, or None.
+
+        Tries its migrations on the state written since `prepare`, and ends the logs of sources that go.
+        """
         version = record.change.program_version
         if version is None:
             return None
@@ -128,6 +131,10 @@ class ClusterPreparer:
             self._rehearsed(version, now, manifests, since=since, seconds=LAST_SECONDS)
         except UserFunctionError as error:
             return f"its migration fails: {error}"
+        try:
+            self.switch.end_logs(version)
+        except OtherDataflowError as error:
+            return str(error)
         return None
 
     def _rehearsed(

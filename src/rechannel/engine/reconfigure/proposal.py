@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from rechannel.engine.program.physical import PhysicalPlan
 from rechannel.engine.program.position import StreamPosition
 from rechannel.engine.program.versions import Program
-from rechannel.engine.reconfigure.switch import Opener, ProgramSwitch, successor_of
+from rechannel.engine.reconfigure.opener import Opener
+from rechannel.engine.reconfigure.switch import ProgramSwitch, successor_of
 from rechannel.reconfigure.changes.change import Change
 from rechannel.reconfigure.edits import ChangeSet
 from rechannel.reconfigure.topology.values import Channels, Upstreams

@@ -5,12 +5,14 @@
 A file is created only if it is absent, at once, with its rows and the dead letters that they are of. So it is both: the
 input, which the source reads exactly once, and the record of what was taken, which the next call leaves out. A call
 that dies before it has changed nothing. A file stays, but for its rows if no program can read it: see `reader`.
+
+A file without rows may say that the log has ended: the source goes, and no call appends anything after it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote
@@ -25,6 +27,9 @@ from rechannel.state.stores.local import directory_of
 
 FACTS = b"rechannel"
 """Member of the metadata: who asked, when and why."""
+
+ENDED = "ended"
+"""Fact of a file that ends the log."""
 
 LETTER, ROW_KEY, ATTEMPTS, ROW = "letter", "row_key", "attempts", "row"
 """Columns: which dead letter; which row; how often that was tried; the row itself, as a struct."""
@@ -60,14 +65,29 @@ class ReplayLog:
             after += 1
         return after
 
+    def numbers(self, after: int) -> Iterable[int]:
+        """Return the numbers of the files that follow one."""
+        return range(after + 1, self.newest(after) + 1)
+
     def keys_after(self, number: int) -> list[str]:
         """Return the keys of the files that follow one."""
-        return [self.key(each) for each in range(number + 1, self.newest(number) + 1)]
+        return [self.key(each) for each in self.numbers(number)]
 
     def create(self, number: int, taken: pa.RecordBatch, facts: Mapping[str, Any]) -> bool:
         """Write a file, if there is none with its number. taken: rows with `taking_schema`, by attempts."""
         marked = taken.replace_schema_metadata({FACTS: json.dumps(facts)})
         return self.store.create(self.key(number), rows_bytes([marked]))
+
+    def end(self, after: int) -> None:
+        """Append a file after which no call appends another until a source has read it. after: a file that is there."""
+        nothing = pa.RecordBatch.from_pylist([], taking_schema(pa.schema([])))
+        while not self.has_ended(after):
+            self.create(self.newest(after) + 1, nothing, {ENDED: True})
+
+    def has_ended(self, after: int) -> bool:
+        """Whether the last file that follows one ends the log."""
+        last = self.newest(after)
+        return last > after and bool(facts_of(self.read(last)).get(ENDED))
 
     def read(self, number: int) -> pa.RecordBatch:
         """Read and check a file. Raises MissingFileError, DamagedStateError."""
@@ -81,7 +101,7 @@ class ReplayLog:
 
     def files(self) -> Iterator[pa.RecordBatch]:
         """Yield all files, in order."""
-        for number in range(1, self.newest() + 1):
+        for number in self.numbers(0):
             yield self.read(number)
 
     def settle(self, number: int) -> None:

@@ -113,12 +113,15 @@ class ReplayedReader(NativeReader):
         """Yield the bytes of files. reasons: gets why a file cannot be read."""
         for number in range(first, last + 1):
             rows = rows_in(self._log.read(number))
-            if reason := _unreadable(rows.schema, self.schema):
+            reason = _unreadable(rows.schema, self.schema) if rows.num_rows else ""
+            if reason:
                 reasons[number] = reason
             yield [1 if reason else max(1, rows.nbytes)]
 
     def _splits(self, number: int) -> Iterator[Split]:
         attempts = self._log.read(number).column(ATTEMPTS).to_numpy()
+        if not len(attempts):
+            return
         firsts = [0, *(np.flatnonzero(np.diff(attempts)) + 1).tolist()]
         for first, stop in zip(firsts, [*firsts[1:], len(attempts)], strict=True):
             order = order_of(number, int(attempts[first]))

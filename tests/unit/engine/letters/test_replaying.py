@@ -18,6 +18,8 @@ from rechannel.engine.journal.reading import read_only
 from rechannel.engine.letters.choosing import Asked
 from rechannel.engine.letters.kept import keeper_of
 from rechannel.engine.letters.replaying import Letters
+from rechannel.engine.program.unread import end_logs
+from rechannel.engine.reconfigure.cluster_preparer import ClusterPreparer
 from rechannel.errors import (
     DataflowError,
     NotReadyError,
@@ -319,6 +321,9 @@ def test_taken_dead_letters_that_are_not_read_yet_are_lost_only_if_that_is_said(
             without.plan_upgrade(in_process=rc.InProcess())
     shop.run(without, upgrade=upgrade, without=["parse_replays"])
     assert shop.run(job, upgrade=upgrade, fresh=["parse_replays"]) == {}
+    assert job.replay_dead_letters().rows == 2, "what was given up is not taken any more"
+    shop.run(job)
+    assert len(shop.letters()) == 3, "one failed again"
 
 
 def test_a_live_change_waits_until_taken_dead_letters_are_read(shop, monkeypatch):
@@ -334,6 +339,74 @@ def test_a_live_change_waits_until_taken_dead_letters_are_read(shop, monkeypatch
     monkeypatch.undo()
     running.process_all_available()
     running.stop()
+
+
+def test_dead_letters_taken_when_their_source_is_about_to_go_keep_it(shop):
+    shop.run(shop.job(), LACKS)
+    job = shop.job(mended)
+    shop.run(job)
+    state = read_only(job._store)
+    assert job.replay_dead_letters().rows == 1
+    for _ in range(2):
+        with pytest.raises(OtherDataflowError, match="would be lost: wait for its next timestep"):
+            end_logs(job._store, state, ["orders"], live=True)
+    assert [file.num_rows for file in ReplayLog(job._store, "parse_replays").files()] == [1, 0]
+    assert shop.run(job) == {"b": (1, 0.0)}
+    shop.run(shop.job(), LACKS, LACKS)
+    shop.run(job)
+    assert job.replay_dead_letters().rows == 2, "the source stayed, and its log goes on"
+    assert shop.run(job) == {"b": (3, 0.0)}
+
+
+def test_no_dead_letter_is_taken_once_its_source_is_about_to_go(shop):
+    shop.run(shop.job(), LACKS)
+    job = shop.job(mended)
+    shop.run(job)
+    state, store = read_only(job._store), job._store
+    running = job.start(in_process=rc.InProcess())
+    running.deploy(shop.job(mended, replays=False), without=["parse_replays"]).wait()
+    running.stop()
+    with pytest.raises(NotReadyError, match="source 'parse_replays' goes, or was to go"):
+        Letters(dataflow=job.dataflow, store=store, state=state).replay(Asked(), 0)
+    shop.run(job, revert=True, fresh=["parse_replays"])
+    assert job.replay_dead_letters().rows == 1
+    assert shop.run(job) == {"b": (1, 0.0)}
+
+
+def test_dead_letters_taken_at_the_last_moment_and_given_up_are_not_taken(shop, monkeypatch):
+    shop.run(shop.job(), LACKS)
+    job = shop.job(mended)
+    running = job.start(in_process=rc.InProcess())
+    running.process_all_available()
+    taken: list[int] = []
+    check = ClusterPreparer.check_at_boundary
+
+    def late(self: Any, *given: Any) -> str | None:
+        taken.append(job.replay_dead_letters().rows)
+        return check(self, *given)
+
+    monkeypatch.setattr(ClusterPreparer, "check_at_boundary", late)
+    running.deploy(shop.job(mended, replays=False), without=["parse_replays"]).wait()
+    running.stop()
+    monkeypatch.undo()
+    assert taken == [1]
+    assert shop.run(job, revert=True, fresh=["parse_replays"]) == {}
+    assert job.replay_dead_letters().rows == 1
+    assert shop.run(job) == {"b": (1, 0.0)}
+
+
+def test_the_log_of_a_source_stays_with_its_name(shop):
+    shop.run(shop.job(), LACKS)
+    shop.run(shop.job(mended))
+    rows = rc.read().memory(shop.orders, name="orders").with_replays("parse", name="again")
+    priced = rows.map(mended, PRICED, name="parse", on_error="dead_letter")
+    shops = priced.key_by("shop").aggregate(n=agg.count(), sum=agg.sum("price"), name="shops")
+    good = shops.write.memory("good", name="good")
+    bad = rc.dead_letters(good).write.parquet(shop.place / "bad", name="bad")
+    named = {"parse_replays": "again"}
+    job = rc.Job("shop", [good, bad], state=shop.place / "state", renamed=named)
+    with pytest.raises(OtherDataflowError, match=r"its log stays with its name: take it out of"):
+        shop.run(job, upgrade=True)
 
 
 def test_dead_letters_that_an_other_program_cannot_read_are_not_taken_any_more(shop):

@@ -16,8 +16,9 @@ from rechannel.dataflow.evolution.evolution import stream_of
 from rechannel.dataflow.graph.nodes import Sink
 from rechannel.dataflow.streams.writer import Flow
 from rechannel.engine.program.versions import KEPT, NOTE, Program, noted
+from rechannel.engine.reconfigure.opener import Opener
 from rechannel.engine.reconfigure.proposal import proposed_change
-from rechannel.engine.reconfigure.switch import Opener, offered_change
+from rechannel.engine.reconfigure.switch import offered_change
 from rechannel.errors import (
     DataflowError,
     DuplicateNameError,

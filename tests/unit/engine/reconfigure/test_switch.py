@@ -14,7 +14,7 @@ from rechannel import aggregates as agg
 from rechannel.dataflow.evolution.evolution import stream_of
 from rechannel.dataflow.streams.stream import dataflow_of
 from rechannel.engine.journal.reading import read_only
-from rechannel.engine.reconfigure.switch import Opener
+from rechannel.engine.reconfigure.opener import Opener
 from rechannel.errors import OtherDataflowError, SourceError
 from rechannel.job import InProcess, Job
 from rechannel.settings import Settings
