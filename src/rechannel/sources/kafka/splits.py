@@ -98,21 +98,21 @@ class KafkaSplits:
         with _LOCK:
             consumer = _KEPT.pop(key, None)
         if consumer is not None and consumer.at != split["start"]:
-            _close(consumer)
+            _close(consumer.client)
             consumer = None
         if consumer is None:
             consumer = self._assigned(split, split["start"])
-        reading = _Range(consumer, split, self.wait_s, self._assigned, skips=self.skips)
+        reading = _Range(consumer, split, self.wait_s, self._assigned, self._made, skips=self.skips)
         try:
             yield from self._batches(reading, split)
         except BaseException:  # a generator that is closed before its end, too
-            _close(reading.consumer)
+            _close(reading.consumer.client)
             raise
         with _LOCK:
             _KEPT[key] = reading.consumer
             surplus = [_KEPT.popitem(last=False)[1] for _ in range(len(_KEPT) - KEPT)]
         for each in surplus:
-            _close(each)
+            _close(each.client)
 
     def _settings(self) -> dict[str, str]:
         return {
@@ -137,7 +137,7 @@ class KafkaSplits:
         try:
             consumer.client.assign([TopicPartition(split["topic"], split["partition"], at)])
         except KafkaException as error:
-            _close(consumer)
+            _close(consumer.client)
             where = f"{split['topic']}/{split['partition']}"
             msg = f"{where} cannot be read at offset {at}: {error.args[0].str()}"
             raise SourceError(msg) from error
@@ -202,11 +202,12 @@ class _Range:
         split: Split,
         wait_s: float,
         assigned: Callable[[Split, int], _Consumer],
+        made: Callable[[], Any],
         *,
         skips: bool = False,
     ) -> None:
-        """assigned: makes a consumer of the partition that begins at an offset."""
-        self.consumer, self._assigned = consumer, assigned
+        """assigned: makes a consumer of the partition that begins at an offset. made: makes one of no partition."""
+        self.consumer, self._assigned, self._made = consumer, assigned, made
         self._split = split
         self._at, self._stop, self._wait_s = split["start"], split["stop"], wait_s
         self._until, self._skips = 0.0, skips
@@ -290,17 +291,7 @@ class _Range:
 
         Raises StorageError if the brokers do not tell, or tell that the record should be there.
         """
-        from confluent_kafka import KafkaException, TopicPartition
-
-        part = TopicPartition(self._split["topic"], self._split["partition"])
-        try:
-            low, high = self.consumer.client.get_watermark_offsets(part, self._wait_s)
-        except KafkaException as error:
-            msg = f"{self._where}: the brokers do not say which records there are: {error.args[0].str()}"
-            raise StorageError(msg) from error
-        if min(low, high) < 0:  # amid a change of leaders
-            msg = f"{self._where}: the brokers do not say which records there are"
-            raise StorageError(msg)
+        low, high = self._watermarks()
         # Before that, the error may be one of what was asked for earlier.
         late = time.monotonic() > self._until
         first = max(low, self._at)
@@ -315,9 +306,30 @@ class _Range:
                 what, self._where, self._at, min(first, self._stop), extra=fields("records_gone")
             )
         self._first = first
-        _close(self.consumer)
+        _close(self.consumer.client)
         self.consumer = self._assigned(self._split, first)
         self._at = min(first, self._stop)
+
+    def _watermarks(self) -> tuple[int, int]:
+        """Return the offsets of the first record and after the last one. Raises StorageError.
+
+        A new consumer asks: that of the partition may wait for its own threads for ever.
+        """
+        from confluent_kafka import KafkaException, TopicPartition
+
+        part = TopicPartition(self._split["topic"], self._split["partition"])
+        asking = self._made()
+        try:
+            low, high = asking.get_watermark_offsets(part, self._wait_s)
+        except KafkaException as error:
+            msg = f"{self._where}: the brokers do not say which records there are: {error.args[0].str()}"
+            raise StorageError(msg) from error
+        finally:
+            _close(asking)
+        if min(low, high) < 0:  # amid a change of leaders
+            msg = f"{self._where}: the brokers do not say which records there are"
+            raise StorageError(msg)
+        return low, high
 
     def _unreadable(self, error: Any) -> SourceError:
         where = f"at offset {self._at}, of a range that ends at {self._stop}"
@@ -332,9 +344,9 @@ def _shown(split: Split) -> str:
     return f"{split['topic']}/{split['partition']} from offset {split['start']} to {split['stop']}"
 
 
-def _close(consumer: _Consumer) -> None:
+def _close(client: Any) -> None:
     """Close a consumer, in a thread that may never come to its end."""
-    daemon_thread(consumer.client.close, "rechannel-kafka-close").start()
+    daemon_thread(client.close, "rechannel-kafka-close").start()
 
 
 def _schema(columns: tuple[str, ...]) -> pa.Schema:
