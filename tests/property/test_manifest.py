@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from rechannel.model.codec import decode, encode
 from rechannel.model.hashspace import SPACE, Intervals
+from rechannel.model.routing import Routing
 from rechannel.state.manifest import Edit, Manifest, Run
 
 # The twin knows 16 places; place c stands for [c, c + 1) * STEP.
@@ -112,3 +114,21 @@ def test_an_edit_does_not_change_the_manifest_it_is_applied_to():
     after = before.apply(Edit(retire=(((1,), Intervals.everything()),)))
     assert [r.seq for r in before.runs] == [1]
     assert after.runs == ()
+
+
+@given(
+    histories(),
+    st.lists(st.integers(0, 3), min_size=PLACES, max_size=PLACES),
+    st.integers(1, PLACES),
+)
+def test_each_task_gets_what_meets_its_hashes(story, owners, bins):
+    starts = tuple(c * PLACES // bins * STEP for c in range(bins))
+    routing = Routing(starts=starts, owners=tuple(owners[:bins]), tasks=5)
+    manifest = Manifest()
+    for edit, _ in story:
+        manifest = manifest.apply(edit)
+    for task, held in enumerate(manifest.by_task(routing)):
+        assert held.runs == manifest.within(routing.intervals_of(task))
+    totals = Manifest(tuple(replace(run, seq=-run.seq, level=-1) for run in manifest.runs))
+    for task, held in enumerate(totals.by_task(routing)):
+        assert (held.state, held.no_state) == ((), totals.totals(routing.intervals_of(task)))

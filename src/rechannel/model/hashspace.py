@@ -7,8 +7,10 @@ moves.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -82,7 +84,7 @@ class Intervals:
         if not a or not b or a[-1][1] <= b[0][0] or b[-1][1] <= a[0][0]:
             return Intervals(())
         out: list[tuple[int, int]] = []
-        i = j = 0
+        i, j = _first_after(a, b[0][0]), _first_after(b, a[0][0])
         while i < len(a) and j < len(b):
             (lo, hi), (first, last) = a[i], b[j]
             low, high = max(lo, first), min(hi, last)
@@ -94,18 +96,25 @@ class Intervals:
                 j += 1
         return Intervals(tuple(out))
 
-    def complement(self) -> Intervals:
-        """Return the hashes not in the set."""
-        out, last = [], 0
-        for lo, hi in self.spans:
-            out.append((last, lo))
-            last = hi
-        out.append((last, SPACE))
-        return Intervals.of(out)
-
     def subtract(self, other: Intervals) -> Intervals:
-        """Return the hashes in this set and not in the other."""
-        return self.intersect(other.complement()) if other else self
+        """Return the hashes in this set and not in the other; this object if they have none in common."""
+        a, b = self.spans, other.spans
+        if not a or not b or a[-1][1] <= b[0][0] or b[-1][1] <= a[0][0]:
+            return self
+        out: list[tuple[int, int]] = []
+        j = _first_after(b, a[0][0])
+        for lo, hi in a:
+            while j < len(b) and b[j][1] <= lo:
+                j += 1
+            left, at = lo, j
+            while at < len(b) and b[at][0] < hi:
+                if left < b[at][0]:
+                    out.append((left, b[at][0]))
+                left = b[at][1]
+                at += 1
+            if left < hi:
+                out.append((left, hi))
+        return self if len(out) == len(a) and tuple(out) == a else Intervals(tuple(out))
 
     def union(self, other: Intervals) -> Intervals:
         """Return the hashes in either set."""
@@ -118,6 +127,11 @@ class Intervals:
             stop = len(ordered) if hi == SPACE else int(np.searchsorted(ordered, np.uint64(hi)))
             if start < stop:
                 yield slice(start, stop)
+
+
+def _first_after(spans: tuple[tuple[int, int], ...], place: int) -> int:
+    """Return the number of the first span that ends after a place."""
+    return bisect_right(spans, place, key=itemgetter(1))
 
 
 def spans_to_json(intervals: Intervals) -> Json:

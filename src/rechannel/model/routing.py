@@ -8,7 +8,7 @@ one task; several tasks may share the rows of a bin that is *spread* (`spread`).
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -129,6 +129,20 @@ class Routing:
         for lo, hi, owner in zip(starts, [*starts[1:], SPACE], owners.tolist(), strict=True):
             spans.setdefault(owner, []).append((lo, hi))
         return {owner: Intervals.of(mine) for owner, mine in spans.items()}
+
+    @cached_property
+    def _pieces(self) -> tuple[list[int], list[int]]:
+        first, owners = self._runs
+        return first.tolist(), owners.tolist()
+
+    def tasks_in(self, where: Intervals) -> set[int]:
+        """Return the tasks that own any of some hashes."""
+        first, owners = self._pieces
+        return {
+            owner
+            for lo, hi in where
+            for owner in owners[bisect_right(first, lo) - 1 : bisect_left(first, hi)]
+        }
 
     def intervals_of(self, task: int) -> Intervals:
         """Return the hashes that a task owns."""

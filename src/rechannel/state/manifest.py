@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 from rechannel.model.codec import Json, form
 from rechannel.model.hashspace import SPACE, Intervals, spans_from_json, spans_to_json
+from rechannel.model.routing import Routing
 
 TOTALS, CHANGES = -1, -2
 """Levels of runs that hold no state: totals, and changes to them since. Their seqs are negative."""
@@ -160,13 +161,8 @@ class Manifest:
 
     def apply(self, edit: Edit) -> Manifest:
         """Return the manifest after one timestep. Runs that no longer count anywhere are dropped."""
-        kept = list(self.runs)
-        for seqs, where in edit.retire:
-            gone = set(seqs)
-            kept = [
-                replace(run, clip=run.clip.subtract(where)) if run.seq in gone else run
-                for run in kept
-            ]
+        gone = _retired(edit)
+        kept = (_without(run, gone[run.seq]) if run.seq in gone else run for run in self.runs)
         runs = [run for run in kept if run.clip] + list(edit.add)
         return Manifest(tuple(sorted(runs, key=lambda run: -run.seq)))
 
@@ -175,17 +171,44 @@ class Manifest:
         """Runs that hold state, newest first."""
         return tuple(run for run in self.runs if run.level >= 0)
 
+    @property
+    def no_state(self) -> tuple[Run, ...]:
+        """Runs that hold totals, or changes to them."""
+        return tuple(run for run in self.runs if run.level < 0)
+
     def within(self, where: Intervals) -> tuple[Run, ...]:
         """Return the runs of state that meet the given hashes, clipped to them, newest first."""
         return _clipped(self.state, where)
 
     def totals(self, where: Intervals) -> tuple[Run, ...]:
         """Return the runs of totals that meet the given hashes, clipped to them."""
-        return _clipped((run for run in self.runs if run.level < 0), where)
+        return _clipped(self.no_state, where)
+
+    def by_task(self, routing: Routing) -> list[Manifest]:
+        """Return what each task reads: every run that meets the hashes that it owns, clipped to them."""
+        parts: list[list[Run]] = [[] for _ in range(routing.tasks)]
+        for run in self.runs:
+            for task in routing.tasks_in(run.clip):
+                parts[task] += _clipped((run,), routing.intervals_of(task))
+        return [Manifest(tuple(part)) for part in parts]
 
     def segments(self) -> set[str]:
         """Return the keys of all segments that count."""
         return {run.segment for run in self.runs}
+
+
+def _retired(edit: Edit) -> dict[int, Intervals]:
+    """Return, by seq, the hashes in which an edit retires runs: so that each run is looked at once."""
+    spans: dict[int, list[tuple[int, int]]] = {}
+    for seqs, where in edit.retire:
+        for seq in seqs:
+            spans.setdefault(seq, []).extend(where.spans)
+    return {seq: Intervals.of(each) for seq, each in spans.items()}
+
+
+def _without(run: Run, where: Intervals) -> Run:
+    left = run.clip.subtract(where)
+    return run if left is run.clip else replace(run, clip=left)
 
 
 def _clipped(runs: Iterable[Run], where: Intervals) -> tuple[Run, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from rechannel.dataflow.graph.nodes import Source, Stateful
@@ -16,7 +16,7 @@ from rechannel.model.eventtime import Times, advance
 from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
 from rechannel.model.spread import SpreadBin
-from rechannel.state.manifest import Edit, Manifest
+from rechannel.state.manifest import Edit, Manifest, Run
 from rechannel.state.merging import BASE_LEVEL, Merge, MergePolicy, plan_merges
 
 
@@ -107,17 +107,8 @@ def stage_step(
         number=number,
         addresses=addresses,
         reports_to=reports_to,
-        tasks=tuple(
-            task_state(
-                routing,
-                task,
-                manifest,
-                timestep,
-                policy,
-                rewrite=rewrite,
-                lasts_us=stage.can.lasts_us,
-            )
-            for task in range(routing.tasks)
+        tasks=task_states(
+            routing, manifest, timestep, policy, rewrite=rewrite, lasts_us=stage.can.lasts_us
         ),
         routing=routing,
     )
@@ -150,31 +141,37 @@ def rowless(plan: PhysicalPlan, times: Mapping[str, Times], stream_ms: int) -> d
     return passed
 
 
-def task_state(
+def task_states(
     routing: Routing,
-    task: int,
     manifest: Manifest,
     timestep: int,
     policy: MergePolicy,
     *,
     rewrite: Intervals | None = None,
     lasts_us: int | None = None,
-) -> TaskState:
-    """State that a task reads and merges.
+) -> tuple[TaskState, ...]:
+    """State that each task reads and merges.
 
     rewrite: hashes to write anew, whichever task owns them. lasts_us: see `plan_merges`.
     """
-    own = routing.intervals_of(task)
-    runs, totals = manifest.within(own), manifest.totals(own)
-    shared = _shared(routing, task, manifest) if routing.spreads else ()
-    where = own.intersect(rewrite) if rewrite else Intervals.nothing()
-    if not where:
-        merges = plan_merges(runs, own, timestep, policy, lasts_us)
-        return TaskState(own=own, runs=runs, merges=merges, totals=totals, shared=shared)
+    made = []
+    for task, held in enumerate(manifest.by_task(routing)):
+        own, runs = routing.intervals_of(task), held.state
+        where = own.intersect(rewrite) if rewrite else Intervals.nothing()
+        merges = (
+            _rewrites(runs, where) if where else plan_merges(runs, own, timestep, policy, lasts_us)
+        )
+        shared = _shared(routing, task, manifest) if routing.spreads else ()
+        state = TaskState(own=own, runs=runs, merges=merges, totals=held.no_state, shared=shared)
+        made.append(state)
+    return tuple(made)
+
+
+def _rewrites(runs: Sequence[Run], where: Intervals) -> tuple[Merge, ...]:
+    """Return what writes the state in some hashes anew; nothing if none is there."""
     met = sorted({run.seq for run in runs if run.clip.intersect(where)}, reverse=True)
     anew = Merge(seqs=tuple(met), where=where, level=BASE_LEVEL, bottom=True)
-    due = (anew,) if met else ()
-    return TaskState(own=own, runs=runs, merges=due, totals=totals, shared=shared)
+    return (anew,) if met else ()
 
 
 def _shared(routing: Routing, task: int, manifest: Manifest) -> tuple[SharedState, ...]:

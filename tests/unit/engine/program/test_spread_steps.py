@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rechannel.engine.program.steps import task_state, with_joint_times
+from rechannel.engine.program.steps import task_states, with_joint_times
 from rechannel.kernels.protocol.program import SharedState
 from rechannel.model.configuration import Configuration, OperatorConfiguration
 from rechannel.model.hashspace import SPACE, Intervals
@@ -33,7 +33,7 @@ MANIFEST = Manifest((run(3), run(2, BIN), run(1)))
 
 
 def state(routing: Routing, task: int):
-    return task_state(routing, task, MANIFEST, 4, MergePolicy())
+    return task_states(routing, MANIFEST, 4, MergePolicy())[task]
 
 
 def test_all_tasks_of_a_spread_bin_read_all_of_its_state():
