@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
+import rechannel.engine.spark.before_numpy  # noqa: F401 - has to come before numpy
+
+# isort: split
 import numpy as np
 import pyarrow as pa
 
