@@ -29,7 +29,7 @@ from rechannel.engine.stages.splits import assign
 from rechannel.errors import ClusterError, DataflowError
 from rechannel.kernels.protocol.program import StageProgram, StageStep
 from rechannel.kernels.shuffle.send import Order
-from rechannel.kernels.shuffle.wire import REPORT, SCHEMA, unpack
+from rechannel.kernels.shuffle.wire import REPORT, batch_of, unpack
 from rechannel.kernels.tasks.load import Load, Scatter
 from rechannel.kernels.tasks.report import TaskReport
 from rechannel.kernels.tasks.source_task import SourceTask
@@ -275,8 +275,7 @@ def _is_report(blob: bytes) -> bool:
 
 
 def _arrived(blobs: list[bytes]) -> pa.RecordBatch:
-    targets = pa.array([0] * len(blobs), pa.int32())
-    return pa.RecordBatch.from_arrays([targets, pa.array(blobs, pa.binary())], schema=SCHEMA)
+    return batch_of([0] * len(blobs), blobs)
 
 
 @dataclass(frozen=True)

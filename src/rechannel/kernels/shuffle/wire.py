@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -94,16 +94,21 @@ def to_batches(parcels: Iterable[tuple[int, bytes]]) -> Iterator[pa.RecordBatch]
         blobs.append(blob)
         size += len(blob)
         if size >= BATCH_BYTES:
-            yield _batch(targets, blobs)
+            yield batch_of(targets, blobs)
             targets, blobs, size = [], [], 0
     if blobs:
-        yield _batch(targets, blobs)
+        yield batch_of(targets, blobs)
 
 
-def _batch(targets: list[int], blobs: list[bytes]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [pa.array(targets, pa.int32()), pa.array(blobs, pa.binary())], schema=SCHEMA
-    )
+def batch_of(targets: list[int], blobs: list[bytes]) -> pa.RecordBatch:
+    """Return (partition, blob) rows as one batch. Blobs are copied once; `pa.array` copies them as its buffer grows."""
+    ends = np.fromiter(accumulate(map(len, blobs), initial=0), np.int32, len(blobs) + 1)
+    held = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(blobs))]
+    columns = [
+        pa.array(targets, pa.int32()),
+        pa.Array.from_buffers(pa.binary(), len(blobs), held),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
 def from_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[Blob]:
