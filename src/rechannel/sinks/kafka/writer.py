@@ -82,6 +82,8 @@ class KafkaWriter:
         """When the transaction that is open has begun, on the monotonic clock."""
         self._open: Batch | None = None
         """The timestep of the transaction that is open."""
+        self._group: Any = None
+        """What a transaction names its group by; the same for ever, since no consumer is a member."""
         self._failed: str = ""
         """What the brokers said of a record, at least once."""
 
@@ -123,7 +125,7 @@ class KafkaWriter:
         producer, wait_s = self._producer, self._outlet.wait_s
         try:
             if self._outlet.exactly_once:
-                metadata = self._asking(lambda consumer: consumer.consumer_group_metadata())
+                metadata = self._group_metadata()
                 position = self._position(batch.timestep + 1, batch.digest)
                 self._within(
                     lambda: producer.send_offsets_to_transaction([position], metadata, wait_s)
@@ -301,6 +303,12 @@ class KafkaWriter:
             return ask(consumer)
         finally:
             consumer.close()
+
+    def _group_metadata(self) -> Any:
+        """Return what a transaction names the sink's group by: a consumer is made for it only once."""
+        if self._group is None:
+            self._group = self._asking(lambda consumer: consumer.consumer_group_metadata())
+        return self._group
 
     def _position(self, offset: int, metadata: str = "") -> Any:
         return self._kafka.TopicPartition(self._outlet.topic, 0, offset, metadata)
