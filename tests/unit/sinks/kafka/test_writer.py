@@ -142,3 +142,23 @@ class FakeTime:
 
 def rows_of(table: pa.Table) -> Any:
     return SimpleNamespace(table=lambda: table, batches=table.to_batches)
+
+
+def test_one_consumer_serves_all_transactions(writer, monkeypatch):
+    asked = list[int]()
+
+    def asking(ask: Any) -> Any:
+        asked.append(len(asked))
+        return ask(SimpleNamespace(consumer_group_metadata=lambda: "group"))
+
+    monkeypatch.setattr(writer, "_asking", asking)
+    given = list[object]()
+    for timestep in (1, 2, 3):
+        client = holding(writer, Batch(timestep=timestep))
+        client.goes_on.set()
+        monkeypatch.setattr(
+            client, "send_offsets_to_transaction", lambda _, group, *__: given.append(group)
+        )
+        writer.publish({}, Batch(timestep=timestep))
+    assert asked == [0]
+    assert given == ["group"] * 3
