@@ -22,9 +22,15 @@ from benchmarks.harness import (
 from benchmarks.trials import run_trials
 
 RECHANNEL, TWICE = "rechannel", "rechannel_at_least_once"
+INLINE = "rechannel_inline"
+"""Small timesteps run in the driver."""
 MICRO, REAL = "micro-batch", "real-time"
 SIDES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     RECHANNEL: ("benchmarks.kafka_latency:run_rechannel", {"exactly_once": True}),
+    INLINE: (
+        "benchmarks.kafka_latency:run_rechannel",
+        {"exactly_once": True, "inline_rows": 20_000, "publish_backlog": 1},
+    ),
     TWICE: ("benchmarks.kafka_latency:run_rechannel", {"exactly_once": False}),
     MICRO: ("benchmarks.peers.kafka:latency", {"mode": MICRO}),
     REAL: ("benchmarks.peers.kafka:latency", {"mode": REAL}),
@@ -66,10 +72,11 @@ def run(parameters: Parameters, bench: Workbench) -> Result:
         for q in PERCENTILES
     ]
     ratios = {
-        f"p{q}_{peer}": float(np.percentile(found[peer], q) / np.percentile(found[RECHANNEL], q))
+        f"p{q}_{peer}{beside}": float(np.percentile(found[peer], q) / np.percentile(found[ours], q))
         for q in PERCENTILES
         for peer in (MICRO, REAL)
-        if peer in found and RECHANNEL in found
+        for ours, beside in ((RECHANNEL, ""), (INLINE, "_inline"))
+        if peer in found and ours in found
     }
     series = (
         Series(label=name, x=tuple(np.percentile(each, CURVE)), y=tuple((CURVE / 100).tolist()))

@@ -249,9 +249,10 @@ class _JobSeams:
     def engine(self, current: Ready, cluster: Any) -> tuple[Runner, RowsOf]:
         if self.in_process is not None:
             return _in_process(self.in_process, current, self.store)
+        from rechannel.engine.spark.inline import InlineRunner
         from rechannel.engine.spark.wiring import spark_runner
 
-        return spark_runner(
+        runner, rows_of = spark_runner(
             self.spark,
             current.plan,
             current.program.programs,
@@ -260,6 +261,10 @@ class _JobSeams:
             job=self.name,
             cluster=cluster,
         )
+        if not self.settings.inline_rows:
+            return runner, rows_of
+        here, _ = _in_process(InProcess(), current, self.store)
+        return InlineRunner(runner, here), rows_of
 
     def preparer(self, switch: ProgramSwitch, cluster: Any, runner: Any) -> Preparer:
         if self.spark is None:
@@ -290,7 +295,7 @@ class _JobSeams:
         return partial(scan_frame, self.spark)
 
 
-def _in_process(how: InProcess, current: Ready, store: Store) -> tuple[Runner, RowsOf]:
+def _in_process(how: InProcess, current: Ready, store: Store) -> tuple[InProcessRunner, RowsOf]:
     runner = InProcessRunner(
         current.plan,
         current.program.programs,

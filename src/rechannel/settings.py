@@ -37,6 +37,10 @@ class Settings:
     in_flight: int = 1
     """Timesteps in flight at once. 1 = the next one starts when the last is committed. 2 = source tasks of a timestep
     overlap the state work of the previous one: more throughput, a little more latency."""
+    inline_rows: int = 0
+    """Rows of a timestep up to which the driver runs it itself, in its own process and with one task of each operator:
+    without the two or more stages of Spark, which cost more than such a timestep. Only where all sources are read by
+    their own readers, and nothing of the program needs Spark. 0 = Spark runs every timestep."""
     poll_ms: int = 5
     """How long to wait before looking again at sources that had nothing."""
     keep_versions: int = 4
@@ -85,6 +89,7 @@ class Settings:
         lowest = {
             "bins": 1,
             "in_flight": 1,
+            "inline_rows": 0,
             "poll_ms": 1,
             "keep_versions": 1,
             "snapshot_every": 1,

@@ -60,6 +60,7 @@ from rechannel.reconfigure.record import Phase
 from rechannel.settings import Settings
 from rechannel.state.keys import SEGMENTS, SINK_BUFFERS
 from rechannel.state.merging import MergePolicy
+from rechannel.telemetry.events import TimestepStarted
 from rechannel.testing import Crash, Fault, FaultKind, Harness, Process, Recorder
 from tests.property import reconfigurations, twins
 from tests.property.control_programs import Stage
@@ -84,6 +85,7 @@ CONTROLLED = 8
 """One schedule of so many has controllers."""
 
 LIVES = 6
+TIMESTEPS_SEEN = 1_000
 """Drivers that may be disturbed; the next one is left alone, so that every schedule ends."""
 
 
@@ -98,6 +100,7 @@ def random_settings(rng: Random) -> Settings:
         tasks=rng.randint(1, 4),
         bins=rng.choice((4, 7, 16)),
         in_flight=rng.randint(1, 3),
+        inline_rows=rng.choice((0, 4, 12, 1_000)),
         keep_versions=rng.choice((1, 2, 4)),
         snapshot_every=rng.choice((1, 2, 5, 64)),
         publish_backlog=rng.choice((1, 2, 8)),
@@ -202,6 +205,10 @@ class Disturbed:
                 return self.drive(process, calm=calm)
             finally:
                 self.happened["ran again"] += process.position.tries
+                events = process.parts.hub.recent_events(TIMESTEPS_SEEN)
+                begun = [each.inline for each in events if isinstance(each, TimestepStarted)]
+                self.happened["inline timesteps"] += begun.count(True)
+                self.happened["timesteps in tasks"] += begun.count(False)
         except Crash:
             self.happened[f"store {faults[-1].kind}"] += 1
         except StorageError:
@@ -616,6 +623,8 @@ def run_schedule(rng: Random, own: Random | None, program: Program | None = None
 NEEDED = (
     *(f"store {kind}" for kind in FaultKind),
     "ran again",
+    "inline timesteps",
+    "timesteps in tasks",
     "late entries",
     "unwritten entries",
     "timestep failed",

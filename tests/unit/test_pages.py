@@ -30,6 +30,7 @@ from tests.pages import DOCS, run_page
         ("from-flink", 1),
         ("joins", 9),
         ("lakes", 2),
+        ("latency", 1),
         ("process-function", 6),
         ("profiling", 12),
         ("querying-state", 3),

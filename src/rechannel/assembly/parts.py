@@ -7,6 +7,7 @@ from typing import Any
 
 from rechannel.engine.control.host import ControlHost
 from rechannel.engine.journal.log import Journal
+from rechannel.engine.loop.core.inline import Choice
 from rechannel.engine.loop.driver import Driver
 from rechannel.engine.loop.housekeeping import Housekeeper
 from rechannel.engine.publish.publisher import Publisher
@@ -37,6 +38,7 @@ class Parts:
     measured: Measured
     publisher: Publisher
     runner: Runner
+    choose: Choice
     lease: Any
     hub: Hub
     view: StateView

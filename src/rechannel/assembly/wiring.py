@@ -15,6 +15,7 @@ from rechannel.assembly.seams import LeaseLike, Seams, Start
 from rechannel.engine.control.host import ControlHost
 from rechannel.engine.failures.stopping import Stopping
 from rechannel.engine.journal.log import Journal
+from rechannel.engine.loop.core.inline import Choice
 from rechannel.engine.loop.core.state import LoopState, position_of
 from rechannel.engine.loop.core.stream_time import StreamTime
 from rechannel.engine.loop.draining import Draining
@@ -133,6 +134,7 @@ class Wiring:
             measured=outside.measured,
             driver=Driver(outside, state, stopping=stopping, executor=seams.executor),
             runner=runner,
+            choose=outside.choose,
             lease=opened.lease,
             hub=hub,
             view=view,
@@ -187,6 +189,7 @@ class Wiring:
         opened = self.opened
         seams, journal, runner = self.seams, self.journal, opened.runner
         published = PublishedPosition(first)
+        sources = self._sources(opened.current, opened.hub)
         inbox, measured = DriverInbox(), Measured(lambda: journal.state.manifests)
         history = History(store, measured)
         changes = Reconfigurer(
@@ -232,8 +235,9 @@ class Wiring:
             journal=journal,
             switch=switch,
             runner=runner,
+            choose=Choice(rows=self.settings.inline_rows, native=sources.is_native),
             publisher=publisher,
-            sources=self._sources(opened.current, opened.hub),
+            sources=sources,
             changes=changes,
             controllers=controllers,
             measured=measured,

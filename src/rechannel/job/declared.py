@@ -21,6 +21,7 @@ from rechannel.dataflow.pictures.text import draw_text
 from rechannel.dataflow.streams.stream import Stream, dataflow_of, one_session
 from rechannel.dataflow.streams.writer import Flow
 from rechannel.engine.journal.lease import Holder
+from rechannel.engine.loop.core.inline import Choice
 from rechannel.engine.program.explain import explain
 from rechannel.engine.program.physical import compile_plan
 from rechannel.engine.program.steps import first_configuration
@@ -140,7 +141,9 @@ class DeclaredJob:
             in_flight=self.settings.in_flight,
             **opener.defaults,
         )
-        return Text(explain(plan, first, on_spark=in_process is None))
+        choice = Choice(rows=self.settings.inline_rows, native=lambda name: readers[name].native)
+        inline = choice.described(plan, first)
+        return Text(explain(plan, first, on_spark=in_process is None, inline=inline))
 
     def __repr__(self) -> str:
         ends = [node.name for node in self.dataflow.nodes if isinstance(node, Sink)]

@@ -155,7 +155,10 @@ class Observed:
             Standing(status=self.status, sinks=self.sinks),
         )
         on_spark = self._parts.session is not None
-        return Text(explain(plan, self.configuration, on_spark=on_spark, standing=standing))
+        inline = self._parts.choose.described(plan, self.configuration)
+        return Text(
+            explain(plan, self.configuration, on_spark=on_spark, standing=standing, inline=inline)
+        )
 
     def live(self, seconds: float | None = None, *, every: float = 1.0) -> None:
         """Show the job in a notebook's cell, renewed every `every` seconds, until it ends or the cell is interrupted.

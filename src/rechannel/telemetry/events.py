@@ -75,6 +75,8 @@ class TimestepStarted(Record):
     """Version of the configuration."""
     backlog: Mapping[str, Backlog] = field(default_factory=lambda: EMPTY)
     """By source that can tell: what had arrived and is left unread; empty in a replay."""
+    inline: bool = False
+    """Whether the driver runs it itself."""
 
     def __post_init__(self) -> None:
         """Check the counts and freeze the mappings."""

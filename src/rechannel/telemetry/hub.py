@@ -139,8 +139,12 @@ class Hub:
         offsets: Mapping[str, Any],
         configuration: int,
         backlog: Mapping[str, Backlog],
+        inline: bool,
     ) -> None:
-        """A timestep was decided. backlog: what it leaves unread, by source that can tell; empty in a replay."""
+        """A timestep was decided.
+
+        backlog: what it leaves unread, by source that can tell; empty in a replay. inline: whether the driver runs it.
+        """
         self._see(
             TimestepStarted(
                 timestep=timestep,
@@ -149,6 +153,7 @@ class Hub:
                 offsets=offsets,
                 configuration=configuration,
                 backlog=backlog,
+                inline=inline,
             )
         )
 

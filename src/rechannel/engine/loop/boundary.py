@@ -179,7 +179,6 @@ class Boundary:
 
     def journal_intent(self, command: JournalIntent, state: LoopState) -> TimestepOpened:
         """See `JournalIntent`."""
-        del state
         timestep, decision, journal = command.timestep, command.decision, self._out.journal
         self._out.changes.journal_decision(decision)
         known, notes = journal.state.configurations, journal.state.notes
@@ -187,23 +186,26 @@ class Boundary:
             timestep = replace(timestep, controls=controls)
         journal.append_soon(intent_of(timestep, decision.steps, known, notes))
         self._out.sources.take(timestep)
-        return self._opened(timestep, command.began_ms, fresh=True)
+        return self._opened(timestep, command.began_ms, state, fresh=True)
 
     def open_again(self, command: OpenAgain, state: LoopState) -> TimestepOpened:
         """See `OpenAgain`."""
-        del state
         timestep = command.timestep
         timestep = replace(timestep, controls=self._out.controllers.messages.again(timestep.number))
-        return self._opened(timestep, command.began_ms, fresh=False)
+        return self._opened(timestep, command.began_ms, state, fresh=False)
 
-    def _opened(self, timestep: Timestep, began_ms: float, *, fresh: bool) -> TimestepOpened:
+    def _opened(
+        self, timestep: Timestep, began_ms: float, state: LoopState, *, fresh: bool
+    ) -> TimestepOpened:
         out, number = self._out, timestep.number
+        rewrite = out.changes.rewritten_hashes(number)
+        timestep = timestep if rewrite else out.choose(timestep, state)
         flight = InFlight(
             timestep=timestep,
             began_ms=began_ms,
             decided_ms=out.clock(),
             moved=out.changes.coordination.moved_at(number),
-            rewrite=out.changes.rewritten_hashes(number),
+            rewrite=rewrite,
             backlogs=out.sources.backlogs if fresh else {},
         )
         out.runner.open(timestep)
@@ -214,6 +216,7 @@ class Boundary:
             offsets={n: range_of(part.start, part.end) for n, part in timestep.slices.items()},
             configuration=timestep.configuration.version,
             backlog=flight.backlogs,
+            inline=timestep.inline is not None,
         )
         return TimestepOpened(flight=flight, fresh=fresh)
 

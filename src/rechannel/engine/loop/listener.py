@@ -21,8 +21,12 @@ class Listener(Protocol):
         offsets: Mapping[str, Any],
         configuration: int,
         backlog: Mapping[str, Backlog],
+        inline: bool,
     ) -> None:
-        """A timestep was decided. backlog: what it leaves unread, by source that can tell; empty in a replay."""
+        """A timestep was decided.
+
+        backlog: what it leaves unread, by source that can tell; empty in a replay. inline: whether the driver runs it.
+        """
 
     def operator(self, timestep: int, operator: str, at_ms: float) -> None:
         """All tasks of an operator are done with a timestep."""

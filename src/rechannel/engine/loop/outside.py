@@ -9,6 +9,7 @@ from queue import Empty, Queue
 from rechannel.engine.control.host import ControlHost
 from rechannel.engine.journal.log import Journal
 from rechannel.engine.loop.core.events import UnitDone, UnitFailed
+from rechannel.engine.loop.core.inline import Choice
 from rechannel.engine.loop.core.state import LoopState, position_of
 from rechannel.engine.loop.draining import Draining
 from rechannel.engine.loop.listener import Listener
@@ -71,6 +72,7 @@ class Outside:
     journal: Journal
     switch: ProgramSwitch
     runner: Runner
+    choose: Choice
     publisher: Publisher
     sources: SourceTracker
     changes: Reconfigurer

@@ -71,6 +71,10 @@ class SourceTracker:
             name: offsets.get(name) or reader.initial() for name, reader in readers.items()
         }
 
+    def is_native(self, name: str) -> bool:
+        """Whether tasks read a source themselves."""
+        return self.readers[name].native
+
     def stream_ms(self) -> int:
         """Time of a timestep that begins now."""
         before = self._time

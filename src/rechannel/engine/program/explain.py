@@ -43,10 +43,11 @@ def explain(
     *,
     on_spark: bool,
     standing: Standing | None = None,
+    inline: str = "",
 ) -> str:
     """Return the stages with their tasks, exchanges, state and columns, the sinks, and the order of a timestep.
 
-    standing: of a running job; None = it does not run.
+    standing: of a running job; None = it does not run. inline: which timesteps the driver runs itself; "" = none.
     """
     shown = _Shown(plan, configuration, on_spark, standing)
     blocks = [
@@ -56,6 +57,7 @@ def explain(
         [
             "One timestep, in order",
             *_aligned(order_of(plan)),
+            *(_aligned([("inline", f"the driver runs {inline}")]) if inline else ()),
             *_aligned([("changes", ", ".join(changes_of_job(on_spark=on_spark)))]),
         ],
     ]

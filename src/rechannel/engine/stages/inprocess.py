@@ -164,7 +164,7 @@ class InProcessRunner:
         return blobs
 
     def _first(self, producer: str, operator: str, timestep: int) -> int:
-        configuration = self._timesteps[timestep].configuration
+        configuration = self._timesteps[timestep].cut_by
         position = 0
         seen: list[str] = []
         for name, _ in self.plan.stage(producer).consumers:
@@ -189,7 +189,7 @@ class InProcessRunner:
         columns = tuple(self.plan.stage(stage).root.schema.names)
         splits = reader.split_reader(part.start, part.end, list(part.layout))
         splits = only(splits, reader.schema, columns)
-        tasks = found.configuration.operators[stage].tasks
+        tasks = found.cut_by.operators[stage].tasks
         return [
             lambda chunk=chunk: (  # type: ignore[misc]
                 (int(split["order"]), batch) for split in chunk for batch in splits.read(split)

@@ -33,6 +33,13 @@ class Timestep:
     slices: Mapping[str, SourceSlice] = field(default_factory=dict)
     controls: tuple[ControlMessage, ...] = ()
     """Control operations that travel with it."""
+    inline: Configuration | None = None
+    """Its Configuration with one task of each operator, if the driver runs it itself; None = the runner's tasks do."""
+
+    @property
+    def cut_by(self) -> Configuration:
+        """The Configuration that says how it is cut into tasks."""
+        return self.configuration if self.inline is None else self.inline
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,7 @@ def step_of(state: LoopState, unit: Unit) -> StageStep:
     step = stage_step(
         state.plan,
         stage,
-        flight.timestep.configuration,
+        flight.timestep.cut_by,
         timestep=number,
         stream_ms=flight.timestep.stream_ms,
         manifest=state.operators.manifests.get(name, Manifest()),
@@ -89,7 +89,7 @@ def _applied(
 ) -> tuple[InFlight, Operators]:
     """Apply the edit of an operator's manifest, and take its event time."""
     edit = edit_of(reports, name)
-    operator = flight.timestep.configuration.operators[name]
+    operator = flight.timestep.cut_by.operators[name]
     if operator.routing is not None and operator.routing.spreads:
         edit = with_joint_times(edit, operator.routing.spreads)
     expected = operator.tasks
