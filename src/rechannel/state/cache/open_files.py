@@ -2,11 +2,14 @@
 files.
 
 A mapped file that was deleted occupies disk space for as long as it is mapped. So that the cache
-does not hold space that was meant to be freed, it checks for dead entries every few insertions.
+does not hold space that was meant to be freed, it checks for dead entries every few insertions. An
+entry that was not used for minutes goes with the next insertion: what a driver has looked at
+once would keep its descriptors for ever.
 """
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from threading import Lock
@@ -17,14 +20,18 @@ V = TypeVar("V")
 
 _SWEEP_EVERY = 64
 
+IDLE_S = 300.0
+"""Seconds after which an entry that was not used goes."""
+
 
 class Lru(Generic[K, V]):
     """At most `capacity` entries. Safe to use from several threads."""
 
-    def __init__(self, capacity: int) -> None:
-        """Start empty."""
-        self._capacity = capacity
-        self._entries: OrderedDict[K, V] = OrderedDict()
+    def __init__(self, capacity: int, clock: Callable[[], float] = time.monotonic) -> None:
+        """Start empty. clock: seconds."""
+        self._capacity, self._clock = capacity, clock
+        self._entries: OrderedDict[K, tuple[V, float]] = OrderedDict()
+        """Values, and when each was used last; the one that was used longest ago is the first."""
         self._lock = Lock()
         self._inserted = 0
 
@@ -35,26 +42,34 @@ class Lru(Generic[K, V]):
     def get(self, key: K) -> V | None:
         """Return an entry and make it the most recent one."""
         with self._lock:
-            value = self._entries.get(key)
-            if value is not None:
-                self._entries.move_to_end(key)
-            return value
+            found = self._entries.get(key)
+            if found is None:
+                return None
+            self._use(key, found[0])
+            return found[0]
 
     def put(self, key: K, value: V, dead: Callable[[K, V], bool]) -> None:
         """Insert or replace an entry; every few calls, remove the entries for which `dead` returns
         true.
         """
         with self._lock:
-            self._entries[key] = value
-            self._entries.move_to_end(key)
-            if len(self._entries) > self._capacity:
-                self._entries.popitem(last=False)
+            self._use(key, value)
+            self._make_room()
             self._inserted += 1
             due = self._inserted % _SWEEP_EVERY == 0
             suspects = list(self._entries.items()) if due else []
-        for suspect, held in suspects:
+        for suspect, (held, _) in suspects:
             if dead(suspect, held):
                 self.discard(suspect)
+
+    def _use(self, key: K, value: V) -> None:
+        self._entries[key] = value, self._clock()
+        self._entries.move_to_end(key)
+
+    def _make_room(self) -> None:
+        idle = self._clock() - IDLE_S
+        while len(self._entries) > self._capacity or next(iter(self._entries.values()))[1] < idle:
+            self._entries.popitem(last=False)
 
     def discard_all(self, which: Callable[[K], bool]) -> None:
         """Remove the entries whose keys are meant."""

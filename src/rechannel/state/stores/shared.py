@@ -14,6 +14,7 @@ journal says whether it still counts. Only journals that record no digests make 
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -22,7 +23,7 @@ from rechannel.state.cache.open_files import Lru
 from rechannel.state.cache.partial_file import CacheFile
 from rechannel.state.store import Backing, FileFacts, RangedStore
 
-_FILES_KEPT = 1024
+_MOST_FILES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,4 +88,11 @@ class SharedStore(RangedStore):
         return cache_of(self.cache, self.cache_bytes)
 
 
-_files: Lru[tuple[SharedStore, HostCache, str], CacheFile] = Lru(_FILES_KEPT)
+def _files_kept() -> int:
+    """Return how many files a process keeps: one of which some bytes are not here has a descriptor."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = allowed == resource.RLIM_INFINITY
+    return _MOST_FILES if unlimited else max(1, min(_MOST_FILES, allowed // 4))
+
+
+_files: Lru[tuple[SharedStore, HostCache, str], CacheFile] = Lru(_files_kept())

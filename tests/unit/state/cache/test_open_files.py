@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from rechannel.state.cache.open_files import Lru
+from rechannel.state.cache.open_files import IDLE_S, Lru
 
 
 def alive(*_):
@@ -38,3 +38,16 @@ def test_discard_does_not_mind_absence():
     cache.put("a", 1, alive)
     cache.discard("a")
     assert cache.get("a") is None
+
+
+def test_what_nobody_has_used_for_minutes_goes_with_the_next_insertion():
+    now = [0.0]
+    cache = Lru(1000, clock=lambda: now[0])
+    for key in range(80):
+        cache.put(key, str(key), alive)
+    now[0] = IDLE_S - 1
+    assert cache.get(3) == "3"
+    now[0] = IDLE_S + 1
+    cache.put("new", "new", alive)
+    assert len(cache) == 2
+    assert [cache.get(3), cache.get("new"), cache.get(4)] == ["3", "new", None]

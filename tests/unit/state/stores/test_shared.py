@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
+import resource
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -420,3 +421,11 @@ def test_the_cache_leaves_half_of_the_disk(store, monkeypatch):
     before = allocated(store)
     store._cache().sweep()
     assert allocated(store) <= before // 2
+
+
+@pytest.mark.parametrize(
+    ("allowed", "kept"), [(1024, 256), (1_000_000, 1024), (2, 1), (resource.RLIM_INFINITY, 1024)]
+)
+def test_open_files_stay_far_from_what_a_process_may_have(monkeypatch, allowed, kept):
+    monkeypatch.setattr(shared.resource, "getrlimit", lambda _: (allowed, allowed))
+    assert shared._files_kept() == kept
