@@ -11,12 +11,16 @@ from __future__ import annotations
 
 import os
 import re
+from importlib.metadata import version
 from pathlib import Path
 
 VARIABLE = "NPY_DISABLE_CPU_FEATURES"
 
-AVX512 = "X86_V4 AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR"
-"""Names in numpy 2.4 and later, and in earlier ones, which pass over those that they do not know."""
+AVX512 = "X86_V4 AVX512_ICL AVX512_SPR"
+"""Names in numpy 2.4 and later, which warns of names that it does not know."""
+
+EARLIER = "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR"
+"""Names in earlier ones."""
 
 PROCESSORS = Path("/proc/cpuinfo")
 
@@ -32,7 +36,13 @@ def avoid_slow(processors: Path = PROCESSORS) -> None:
     except OSError:
         return
     if is_slow(first):
-        os.environ.setdefault(VARIABLE, AVX512)
+        os.environ.setdefault(VARIABLE, features(version("numpy")))
+
+
+def features(numpy: str) -> str:
+    """Return what a version of numpy calls them."""
+    major, minor = (int(part) for part in numpy.split(".")[:2])
+    return AVX512 if (major, minor) >= (2, 4) else EARLIER
 
 
 def is_slow(processors: str) -> bool:

@@ -4,9 +4,17 @@ import os
 import subprocess
 import sys
 
+import numpy
 import pytest
 
-from rechannel.engine.spark.simd import AVX512, VARIABLE, avoid_slow, is_slow
+from rechannel.engine.spark.simd import (
+    AVX512,
+    EARLIER,
+    VARIABLE,
+    avoid_slow,
+    features,
+    is_slow,
+)
 
 ZEN_4 = """processor\t: 0
 vendor_id\t: AuthenticAMD
@@ -37,11 +45,12 @@ def test_a_slow_processor_is_known_by_its_family(processors, slow):
 def test_what_a_user_has_set_stays(tmp_path, monkeypatch):
     told = tmp_path / "cpuinfo"
     told.write_text(ZEN_4)
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setenv(VARIABLE, "restored at the end")
+    monkeypatch.delenv(VARIABLE)
     avoid_slow(tmp_path / "missing")
     assert VARIABLE not in os.environ
     avoid_slow(told)
-    assert os.environ[VARIABLE] == AVX512
+    assert os.environ[VARIABLE] == features(numpy.__version__)
     monkeypatch.setenv(VARIABLE, "")
     avoid_slow(told)
     assert os.environ[VARIABLE] == ""
@@ -64,12 +73,17 @@ def test_it_comes_before_numpy_which_takes_the_names_without_a_word():
         [sys.executable, "-c", WORKER], capture_output=True, text=True, check=True
     )
     assert found.stdout.strip() == "[False] True"
-    environment = {**os.environ, VARIABLE: AVX512}
-    numpy = subprocess.run(
-        [sys.executable, "-c", "import numpy"],
+    environment = {**os.environ, VARIABLE: features(numpy.__version__)}
+    imported = subprocess.run(
+        [sys.executable, "-W", "error", "-c", "import numpy"],
         capture_output=True,
         text=True,
         check=True,
         env=environment,
     )
-    assert (numpy.stdout, numpy.stderr) == ("", "")
+    assert (imported.stdout, imported.stderr) == ("", "")
+
+
+def test_features_are_called_what_numpy_calls_them():
+    assert features("2.4.6") == features("3.0.0rc1") == AVX512
+    assert features("2.3.5") == EARLIER
