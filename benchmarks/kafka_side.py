@@ -41,7 +41,6 @@ def start(parameters: Parameters, topic: str, out: str) -> rc.RunningJob:
         in_flight=parameters["in_flight"],
         inline_rows=parameters.get("inline_rows", 0),
         publish_backlog=parameters.get("publish_backlog", 8),
-        interval_ms=parameters.get("interval_ms", 0),
         snapshot_every=ENTRIES_KEPT,
     )
     flow = counted.write.kafka(bootstrap, out, key="user", exactly_once=exactly_once, name="out")

@@ -112,8 +112,8 @@ class Letters:
         chosen = self._chosen(name, asked)
         if log.has_ended(self.state.offsets[str(source.name)]["files"]):
             msg = (
-                f"source {source.name!r} goes, or was to go, with a change of the program: try again once a timestep of"
-                f" a program that has it is committed"
+                f"a change of the program removes source {source.name!r}, or was about to: try again after the next"
+                " timestep of a program that has it"
             )
             raise NotReadyError(msg)
         return number, chosen

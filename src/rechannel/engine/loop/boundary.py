@@ -199,7 +199,7 @@ class Boundary:
     ) -> TimestepOpened:
         out, number = self._out, timestep.number
         rewrite = out.changes.rewritten_hashes(number)
-        timestep = timestep if rewrite else out.choose(timestep, state)
+        timestep = out.choose(timestep, state, rewrites=bool(rewrite))
         flight = InFlight(
             timestep=timestep,
             began_ms=began_ms,

@@ -6,7 +6,6 @@ version is made, in the caller's thread. Taking over is an assignment, at a boun
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -29,8 +28,6 @@ from rechannel.reconfigure.deploy import deploy_of
 from rechannel.reconfigure.edits import ChangeSet
 from rechannel.sources.reader import SourceReader
 from rechannel.state.manifest import Edit
-
-_LOG = logging.getLogger("rechannel")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Imported before numpy: what numpy reads of the environment is set then, in workers that Spark's own daemon forks."""
+"""Imported before numpy: what numpy reads of the environment is set then, in every worker."""
 
 import sys
 

@@ -15,9 +15,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from rechannel.engine.spark.simd import avoid_slow
-
 NEEDED = (
+    "rechannel.engine.spark.before_numpy",
     "pyspark.worker",
     "rechannel.engine.spark.calls",
     "rechannel.engine.spark.scanning",
@@ -29,7 +28,6 @@ NEEDED = (
 
 def main() -> None:
     """Import the modules, freeze them for the garbage collector, and serve."""
-    avoid_slow()
     for name in NEEDED:
         import_module(name)
     gc.collect()

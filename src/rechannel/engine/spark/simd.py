@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 VARIABLE = "NPY_DISABLE_CPU_FEATURES"
@@ -29,14 +29,15 @@ _ZEN_3_AND_4 = "25"
 
 
 def avoid_slow(processors: Path = PROCESSORS) -> None:
-    """Set the variable where the processor asks for it, unless it is set. If it cannot be read, nothing happens."""
+    """Set the variable if the first processor is slow at AVX-512, unless it is set or that is not known."""
     try:
         with processors.open(encoding="utf-8", errors="replace") as file:
             first = file.read(4096)
-    except OSError:
+        names = features(version("numpy"))
+    except (OSError, PackageNotFoundError):
         return
     if is_slow(first):
-        os.environ.setdefault(VARIABLE, features(version("numpy")))
+        os.environ.setdefault(VARIABLE, names)
 
 
 def features(numpy: str) -> str:

@@ -366,7 +366,7 @@ def test_no_dead_letter_is_taken_once_its_source_is_about_to_go(shop):
     running = job.start(in_process=rc.InProcess())
     running.deploy(shop.job(mended, replays=False), without=["parse_replays"]).wait()
     running.stop()
-    with pytest.raises(NotReadyError, match="source 'parse_replays' goes, or was to go"):
+    with pytest.raises(NotReadyError, match="removes source 'parse_replays', or was about to"):
         Letters(dataflow=job.dataflow, store=store, state=state).replay(Asked(), 0)
     shop.run(job, revert=True, fresh=["parse_replays"])
     assert job.replay_dead_letters().rows == 1

@@ -35,10 +35,13 @@ class Choice:
         default=None, init=False
     )
 
-    def __call__(self, timestep: Timestep, state: LoopState) -> Timestep:
-        """Return a timestep as it runs: in the driver, with `inline`, or on Spark, without."""
+    def __call__(self, timestep: Timestep, state: LoopState, *, rewrites: bool = False) -> Timestep:
+        """Return a timestep as it runs: in the driver, with `inline`, or on Spark, without.
+
+        rewrites: whether it writes state anew for a change.
+        """
         timestep = replace(timestep, inline=None)  # it may have been tried before
-        if not self.rows or timestep.controls or state.timesteps.failures:
+        if not self.rows or rewrites or timestep.controls or state.timesteps.failures:
             return timestep
         if _rows_of(timestep) > self.rows:
             return timestep

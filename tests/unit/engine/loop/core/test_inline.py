@@ -93,6 +93,7 @@ def test_what_has_failed_carries_a_control_or_does_not_say_its_rows_runs_on_spar
     tried = Choice(rows=3, native=lambda name: True)(timestep, state)
     failed = structs.replace(state, timesteps=structs.replace(state.timesteps, failures=1))
     assert not is_inline(failed, tried)
+    assert Choice(rows=3, native=lambda name: True)(tried, state, rewrites=True).inline is None
     assert not is_inline(
         state, replace(timestep, controls=(ControlMessage(operation="o", handler=b""),))
     )
