@@ -169,6 +169,10 @@ class RangedStore(ABC):
     def put_known(self, key: str, data: list[memoryview], known: FileFacts) -> None:
         """Write as `Store.put` does, and keep what readers on this host will look for. known: facts of the data."""
 
+    @abstractmethod
+    def close_files(self) -> None:
+        """Close the files that this process keeps open for its next reader. Buffers in use stay valid."""
+
 
 def ranges_of(store: Store, key: str, known: FileFacts | None = None) -> Ranges | None:
     """Return a file in parts; None if the store does not fetch parts. known: as for `RangedStore.ranges`."""
@@ -181,3 +185,9 @@ def put_known(store: Store, key: str, data: list[memoryview], known: FileFacts) 
         store.put_known(key, data, known)
     else:
         store.put(key, data)
+
+
+def close_files(store: Store) -> None:
+    """Close what this process keeps open of a store that fetches parts. See `RangedStore.close_files`."""
+    if isinstance(store, RangedStore):
+        store.close_files()

@@ -20,6 +20,7 @@ from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
 from rechannel.state.keys import timestep_of
 from rechannel.state.manifest import Manifest, Run
+from rechannel.state.segments.segment import forget_segments
 
 PIECE_ROWS = 500_000
 """Rows that are held in memory at a time, about."""
@@ -82,11 +83,15 @@ def rehearse(
         pieces = max(1, int(rows // piece_rows) + 1)
         routing = Routing.even(bins=pieces, tasks=pieces)
         total += rows
-        for number in range(pieces):
-            if tick() >= until:
-                break
-            if _convert(program, manifests, routing.intervals_of(number), clock, since):
-                tried += rows / pieces
+        try:
+            for number in range(pieces):
+                if tick() >= until:
+                    break
+                if _convert(program, manifests, routing.intervals_of(number), clock, since):
+                    tried += rows / pieces
+        finally:
+            # A driver reads state here once, and would keep its files open.
+            forget_segments(program.store)
     return Rehearsal(rows=round(tried), of=round(total))
 
 

@@ -39,7 +39,7 @@ from rechannel.state.segments.format import (
 )
 from rechannel.state.segments.layout import Buffer, layout_of, width_of
 from rechannel.state.segments.ranged import RangedRows, marks_of, row_spans
-from rechannel.state.store import FileFacts, Ranges, Store, put_known, ranges_of
+from rechannel.state.store import FileFacts, Ranges, Store, close_files, put_known, ranges_of
 
 FORMAT = 2
 """Version of the format of a segment; readers reject later ones."""
@@ -264,8 +264,9 @@ def open_segment(
 
 
 def forget_segments(store: Store) -> None:
-    """Close the segments of a store that is given up: this process would keep their bytes."""
+    """Close the segments of a store that this process has read once: it would keep them open, and their bytes."""
     _segments.discard_all(lambda at: at[0] == store)
+    close_files(store)
 
 
 def verify_segment(store: Store, key: str, digest: str | None = None) -> Segment:

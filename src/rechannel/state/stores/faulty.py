@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from rechannel.errors import StorageError
-from rechannel.state.store import FileFacts, RangedStore, Ranges, Store, ranges_of
+from rechannel.state.store import FileFacts, RangedStore, Ranges, Store, close_files, ranges_of
 
 T = TypeVar("T")
 
@@ -101,6 +101,10 @@ class FaultyStore(RangedStore):
         """Write as `put` does."""
         del known
         self.put(key, data)
+
+    def close_files(self) -> None:
+        """Close the files of the inner store. See `RangedStore.close_files`."""
+        close_files(self._inner)
 
     def put(self, key: str, data: bytes | memoryview | list[memoryview]) -> None:
         """See `Store.put`."""

@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from rechannel.errors import MissingFileError, NotPermittedError
-from rechannel.state.store import FileFacts, RangedStore, Ranges, Store, put_known, ranges_of
+from rechannel.state.store import (
+    FileFacts,
+    RangedStore,
+    Ranges,
+    Store,
+    close_files,
+    put_known,
+    ranges_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +47,11 @@ class OverlayStore(RangedStore):
     def put_known(self, key: str, data: list[memoryview], known: FileFacts) -> None:
         """Write to `upper`. See `RangedStore.put_known`."""
         put_known(self.upper, key, data, known)
+
+    def close_files(self) -> None:
+        """Close the files of both stores. See `RangedStore.close_files`."""
+        close_files(self.upper)
+        close_files(self.lower)
 
     def put(self, key: str, data: bytes | memoryview | list[memoryview]) -> None:
         """Write a key to the upper store. See `Store.put`."""

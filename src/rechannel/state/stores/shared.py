@@ -63,6 +63,10 @@ class SharedStore(RangedStore):
         self.backing.put(key, data)
         self._cache().keep(known, data)
 
+    def close_files(self) -> None:
+        """Close the files that this process keeps open. See `RangedStore.close_files`."""
+        _files.discard_all(lambda at: at[0] == self)
+
     def create(self, key: str, data: bytes) -> bool:
         """Write a key only if it is absent. See `Store.create`."""
         return self.backing.create(key, data)

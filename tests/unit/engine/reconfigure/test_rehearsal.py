@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from itertools import count
 from typing import Any
 
@@ -212,9 +213,9 @@ def test_a_migration_that_fails_behind_the_border_is_mended(rules, monkeypatch):
 # The bounds ----------------------------------------------------------------------------------------
 
 
-def waiting(rules: Any) -> tuple[Harness, Any]:
+def waiting(rules: Any, rule: str = RIGHT) -> tuple[Harness, Any]:
     harness, _ = running()
-    change(harness, rules(RIGHT), at=100)
+    change(harness, rules(rule), at=100)
     switch = harness.process.switch
     ready = switch.waiting(2)
     assert ready is not None
@@ -234,6 +235,18 @@ def test_state_is_tried_in_pieces_for_as_long_as_there_is_time(rules):
     assert 0 < tried.rows < tried.of == 50
     assert rehearse((program,), manifests, clock, lambda: 0.0, piece_rows=7).rows == 50
     assert rehearse((program,), {}, clock, lambda: 0.0).of == 0
+
+
+@pytest.mark.parametrize("rule", [WRONG, RIGHT])
+def test_state_that_was_tried_is_not_kept_open(rules, monkeypatch, rule):
+    closed: list[Any] = []
+    monkeypatch.setattr(rehearsal, "forget_segments", closed.append)
+    harness, program = waiting(rules, rule)
+    closed.clear()
+    manifests = harness.process.journal.state.manifests
+    with pytest.raises(UserFunctionError) if rule == WRONG else nullcontext():
+        rehearse((program,), manifests, clock, lambda: 0.0)
+    assert closed == [program.store]
 
 
 @pytest.mark.parametrize(("times", "tried"), [(1, 50), (3, 0)])

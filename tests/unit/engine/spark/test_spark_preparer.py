@@ -45,6 +45,9 @@ class InParts(RangedStore):
     def put_known(self, key: str, data: object, known: object) -> None:
         del key, data, known
 
+    def close_files(self) -> None:
+        pass
+
 
 def program_switch() -> Any:
     program = SimpleNamespace(operator="counts", store=InParts())

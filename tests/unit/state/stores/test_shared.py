@@ -23,6 +23,7 @@ from rechannel.state.segments import segment as segments
 from rechannel.state.segments.segment import (
     SegmentMeta,
     Written,
+    forget_segments,
     open_segment,
     verify_segment,
     write_segment,
@@ -30,6 +31,8 @@ from rechannel.state.segments.segment import (
 from rechannel.state.store import FileFacts
 from rechannel.state.stores import shared
 from rechannel.state.stores.local import Durability, LocalStore
+from rechannel.state.stores.memory import MemoryStore
+from rechannel.state.stores.overlay import OverlayStore
 from rechannel.state.stores.shared import SharedStore
 
 META = SegmentMeta(operator="counts", timestep=7, task=2, attempt="3-41", logic=1, schema="f00d")
@@ -429,3 +432,26 @@ def test_the_cache_leaves_half_of_the_disk(store, monkeypatch):
 def test_open_files_stay_far_from_what_a_process_may_have(monkeypatch, allowed, kept):
     monkeypatch.setattr(shared.resource, "getrlimit", lambda _: (allowed, allowed))
     assert shared._files_kept() == kept
+
+
+def test_a_process_that_has_read_a_segment_once_keeps_no_descriptor_of_it(store):
+    before = _opened(store)
+    read(store, bins(3))
+    assert _opened(store) > before == 0
+    forget_segments(store)
+    assert _opened(store) == 0
+    read(store, bins(3, 4))
+
+
+def test_segments_under_an_overlay_are_closed_with_it(store):
+    over = OverlayStore(upper=MemoryStore(), lower=store)
+    open_segment(over, KEY)
+    assert _opened(store)
+    forget_segments(over)
+    assert not _opened(store)
+
+
+def _opened(store: SharedStore) -> int:
+    """Count the descriptors of this process that name files of the store's cache."""
+    names = (entry.readlink() for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink())
+    return sum(name.is_relative_to(store.cache) for name in names)
