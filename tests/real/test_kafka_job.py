@@ -167,17 +167,38 @@ def test_a_timestep_is_published_once(kafka):
     second.close()
 
 
-def test_what_was_staged_and_not_published_is_seen_by_nobody(kafka):
-    kafka.create("staged")
-    first = writer(kafka, "staged")
+@pytest.mark.parametrize("before", [0, 1, 2])
+def test_what_was_staged_and_not_published_is_seen_by_nobody(kafka, before):
+    """Whichever of the two producers has the open transaction."""
+    topic = f"staged-{before}"
+    kafka.create(topic)
+    first = writer(kafka, topic)
     first.begin()
-    first.stage(numbers(1), step(1))
-    second = writer(kafka, "staged")
+    for number in range(before):
+        first.publish(first.stage(numbers(number), step(number)), step(number))
+    first.stage(numbers(7), step(7))
+    second = writer(kafka, topic)
     second.begin()
     with pytest.raises(FencedError, match="another driver writes"):
-        first.publish({}, step(1))
-    second.publish(second.stage(numbers(1), step(1)), step(1))
-    assert seen(kafka, "staged") == [1]
+        first.publish({}, step(7))
+    for number in (*range(before), 7):
+        second.publish(second.stage(numbers(number), step(number)), step(number))
+    assert seen(kafka, topic) == [*range(before), 7]
+
+
+def test_many_timesteps_without_a_pause_are_published_in_order(kafka):
+    """The two producers' transactions follow each other in the topic, and the last one is the mark."""
+    kafka.create("many")
+    first = writer(kafka, "many")
+    first.begin()
+    for number in range(40):
+        first.publish(first.stage(numbers(number), step(number)), step(number))
+    assert [row["n"] for row in contents(kafka.bootstrap, "many")] == list(range(40))
+    second = writer(kafka, "many")
+    second.begin()
+    for number in (38, 39, 40):
+        second.publish(second.stage(numbers(number), step(number)), step(number))
+    assert [row["n"] for row in contents(kafka.bootstrap, "many")] == list(range(41))
 
 
 def test_a_state_directory_that_is_older_than_the_topic_is_refused(kafka):

@@ -2,7 +2,10 @@
 
 A transaction has the rows of a timestep and, as the committed offset of a consumer group of the sink, the number of
 the timestep: both are there or neither. So a driver that takes over knows whether the last transaction of the one
-before was committed, and that one can commit nothing more: the transactional id of the sink is fenced.
+before was committed, and that one can commit nothing more: the transactional ids of the sink are fenced.
+
+Brokers go on with a transaction after they have answered that it is committed: they write its markers. A producer has
+to wait for that before its next one, and its client asks only every 20 ms or more. So two producers take turns.
 
 The group's offset is that of partition 0 of the topic, and counts timesteps; its metadata is the digest of the
 timestep. No consumer is ever a member of the group.
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from rechannel.errors import (
@@ -51,6 +55,8 @@ AGAIN_S = 0.1
 """Between two tries to take the sink over."""
 FULL_S = 1.0
 """For how long a full queue is waited for at once."""
+TURNS = ("", "/2")
+"""What the transactional ids of a sink's producers add to its name; no sink's name has a slash."""
 
 
 class KafkaWriter:
@@ -72,7 +78,8 @@ class KafkaWriter:
             elsewhere="another topic",
             stays="records of a topic cannot be removed",
         )
-        self._producer: Any = None
+        self._producers: list[Any] = []
+        """Which take turns; the first one has the open transaction, or the next."""
         self._mark: Mark | None = None
         self._compared = False
         """Whether the first mark that was read has been compared with the journal."""
@@ -122,7 +129,7 @@ class KafkaWriter:
         del staged
         if self._open != batch:
             return
-        producer, wait_s = self._producer, self._outlet.wait_s
+        producer, wait_s = self._producers[0], self._outlet.wait_s
         try:
             if self._outlet.exactly_once:
                 metadata = self._group_metadata()
@@ -140,37 +147,48 @@ class KafkaWriter:
             raise
         self._mark, self._open = Mark(batch.timestep, batch.digest), None
         self._begun_s = None
+        self._producers.append(self._producers.pop(0))
 
     def close(self) -> None:
         """Abort what is open, and close the connections."""
         self._drop()
 
-    # The producer --------------------------------------------------------------------------------------
+    # The producers -------------------------------------------------------------------------------------
 
     def _connected(self) -> Any:
-        """Return a producer that has fenced all earlier ones; what they left open is aborted by that."""
+        """Return the producer whose turn it is. All have fenced earlier ones, which aborts what was left open."""
         if (
             self._open is not None
         ):  # the attempt before has neither been published nor has it failed
             self._drop()
-        if self._producer is not None:
-            return self._producer
+        if not self._producers:
+            producers = [self._kafka.Producer(settings) for settings in self._settings()]
+            try:
+                self._patiently(lambda: self._check_topic(producers[0]))
+                if self._outlet.exactly_once:
+                    self._take_over(producers)
+            except self._kafka.KafkaException as error:
+                self._give_up(error)
+            self._producers = producers
+        return self._producers[0]
+
+    def _settings(self) -> Iterator[dict[str, str]]:
+        """Yield the settings of each producer."""
         settings = SETTINGS | self._outlet.client()
-        if self._outlet.exactly_once:
-            lasts = {"transaction.timeout.ms": str(int(self._lasts_s * 1e3))}
-            settings = {**settings, **lasts, "transactional.id": self._id}
-        producer = self._kafka.Producer(settings)
-        try:
-            self._patiently(lambda: self._check_topic(producer))
-            if self._outlet.exactly_once:
-                self._patiently(lambda: producer.init_transactions(self._outlet.wait_s))
-                mark = self._patiently(lambda: self._asking(self._marked))
-                self._compare(mark)
-                self._mark = None if mark == self._given_up else mark
-        except self._kafka.KafkaException as error:
-            self._give_up(error)
-        self._producer = producer
-        return producer
+        if not self._outlet.exactly_once:
+            yield settings
+            return
+        lasts = {"transaction.timeout.ms": str(int(self._lasts_s * 1e3))}
+        for turn in TURNS:
+            yield {**settings, **lasts, "transactional.id": self._id + turn}
+
+    def _take_over(self, producers: list[Any]) -> None:
+        """Fence all earlier producers, and only then see what they have committed."""
+        for producer in producers:
+            self._patiently(partial(producer.init_transactions, self._outlet.wait_s))
+        mark = self._patiently(lambda: self._asking(self._marked))
+        self._compare(mark)
+        self._mark = None if mark == self._given_up else mark
 
     def _compare(self, mark: Mark | None) -> None:
         """Compare the first mark with the journal. Raises RefusedError for that of another history."""
@@ -187,7 +205,7 @@ class KafkaWriter:
     def _within(self, call: Callable[[], object]) -> None:
         """Make a call of the client, some of which do not keep their time-out (librdkafka issue 5456).
 
-        Raises StorageError if it does not return. Its producer stays with it then, and the next producer fences it.
+        Raises StorageError if it does not return. Its producer stays with it then, and the next one fences it.
         """
         thread, waits_s = DaemonThreads(1, "rechannel-kafka"), WAITS * self._outlet.wait_s
         made = thread.submit(call)
@@ -197,7 +215,7 @@ class KafkaWriter:
         except TimeoutError as error:
             if made.done():
                 raise
-            self._producer = self._open = None
+            self._producers, self._open = [], None
             late = f"a call of Kafka's client did not return within {waits_s:g} s"
             raise StorageError(f"{self._where}: {late}; a new producer tries again") from error
 
@@ -250,15 +268,15 @@ class KafkaWriter:
             raise StorageError(f"{self._where} does not take the rows: {why}")
 
     def _drop(self) -> None:
-        """Close the producer, which aborts what is open; the next one finds out what was committed."""
-        producer, self._producer, self._open = self._producer, None, None
+        """Close the producers, which aborts what is open; the next ones find out what was committed."""
+        producers, self._producers, self._open = self._producers, [], None
         self._begun_s = None
-        if producer is None:
+        if not producers:
             return
         try:
-            producer.purge()
+            producers[0].purge()
             if self._outlet.exactly_once:
-                producer.abort_transaction(1.0)
+                producers[0].abort_transaction(1.0)
         except self._kafka.KafkaException:
             pass  # the next producer aborts it
 

@@ -45,7 +45,7 @@ def writer(monkeypatch):
 def holding(writer, batch: Batch) -> Client:
     """A writer that has sent the rows of a timestep."""
     client = Client()
-    writer._producer, writer._open = client, batch
+    writer._producers, writer._open = [client], batch
     return client
 
 
@@ -53,7 +53,7 @@ def test_a_call_that_does_not_return_is_given_up_and_another_producer_tries_agai
     holding(writer, Batch(timestep=3))
     with pytest.raises(StorageError, match=r"topic 't' at h:9092: a call .* did not return within"):
         writer.publish({}, Batch(timestep=3))
-    assert writer._producer is None
+    assert writer._producers == []
     assert writer._open is None
     next_one = holding(writer, Batch(timestep=3))
     next_one.goes_on.set()
@@ -99,13 +99,13 @@ def test_a_transaction_that_lasted_too_long_is_no_other_driver(
 ):
     at_s = [100.0]
     monkeypatch.setattr("rechannel.sinks.kafka.writer.time", FakeTime(at_s))
-    writer._producer = Ending()
+    writer._producers = [Ending()]
     batch = Batch(timestep=3)
     writer.stage(rows_of(pa.table({"value": [b"x"]})), batch)
     at_s[0] += passes_s
     with pytest.raises(error):
         writer.publish({}, batch)
-    assert writer._producer is None
+    assert writer._producers == []
 
 
 def test_the_first_mark_is_compared_whoever_reads_it(writer, monkeypatch):
@@ -162,3 +162,49 @@ def test_one_consumer_serves_all_transactions(writer, monkeypatch):
         writer.publish({}, Batch(timestep=timestep))
     assert asked == [0]
     assert given == ["group"] * 3
+
+
+class Taking:
+    """A client that writes down what it does."""
+
+    def __init__(self, settings: dict[str, str], said: list[str]) -> None:
+        self._id, self._said = settings["transactional.id"], said
+
+    def init_transactions(self, _seconds: float) -> None:
+        self._said.append(f"{self._id} fences")
+
+    def begin_transaction(self) -> None:
+        self._said.append(f"{self._id} begins")
+
+    def produce(self, *_: object, **__: object) -> None: ...
+
+    def send_offsets_to_transaction(self, positions: list[Any], *_: object) -> None:
+        self._said.append(f"{self._id} gives {positions[0].offset}")
+
+    def commit_transaction(self, *_: object) -> None:
+        self._said.append(f"{self._id} commits")
+
+
+def test_two_producers_take_turns_and_have_fenced_all_others_before_the_mark_is_read(
+    writer, monkeypatch
+):
+    """So no transaction of another driver can be committed after the mark was read."""
+    said = list[str]()
+
+    def asking(ask: Any) -> Any:
+        said.append("mark")
+        return Mark(2, "") if ask == writer._marked else "group"
+
+    monkeypatch.setattr(writer, "_asking", asking)
+    monkeypatch.setattr(writer, "_check_topic", lambda _producer: None)
+    monkeypatch.setattr(writer._kafka, "Producer", lambda settings: Taking(settings, said))
+    writer.begin()
+    one, two = "rechannel-job-out", "rechannel-job-out/2"
+    assert said == [f"{one} fences", f"{two} fences", "mark"]
+    for timestep in (3, 4, 5):
+        said.clear()
+        writer.stage(rows_of(pa.table({"value": [b"x"]})), Batch(timestep=timestep))
+        writer.publish({}, Batch(timestep=timestep))
+        by = two if timestep == 4 else one
+        expected = [f"{by} begins", f"{by} gives {timestep + 1}", f"{by} commits"]
+        assert [each for each in said if each != "mark"] == expected
