@@ -88,7 +88,8 @@ class Wiring:
         stopping = Stopping(settings.patience.stop_seconds)
         borne = seams.bearing(seams.store, stopping, partial(hub.troubles, STORE))
         journal.write_through(borne)
-        publisher = self._publisher(stopping)
+        inbox = DriverInbox()
+        publisher = self._publisher(stopping, inbox)
         view = StateView(current.plan, current.program.programs, seams.scan)
         switch = ProgramSwitch(
             current=current,
@@ -115,6 +116,7 @@ class Wiring:
         outside = self._outside(
             switch=switch,
             publisher=publisher,
+            inbox=inbox,
             store=borne,
             housekeeper=housekeeper,
             first=position_of(known, 0, self.journal.state.coordination),
@@ -150,7 +152,7 @@ class Wiring:
         held = reconciled(journal.configuration_at(state.last + 1), state.configuration)
         return structs.replace(state, configuration=held)
 
-    def _publisher(self, stopping: Stopping) -> Publisher:
+    def _publisher(self, stopping: Stopping, inbox: DriverInbox) -> Publisher:
         """What publishes timesteps after their commit."""
         opened = self.opened
         hub, runner, program = opened.hub, opened.runner, opened.current.program
@@ -170,6 +172,7 @@ class Wiring:
             journal=self.journal,
             backlog=self.settings.publish_backlog,
             tell=hub.published,
+            wake=inbox.wake,
             trouble=hub.troubles,
             stopping=stopping,
             meaning=runner.meaning,
@@ -181,6 +184,7 @@ class Wiring:
         *,
         switch: ProgramSwitch,
         publisher: Publisher,
+        inbox: DriverInbox,
         store: Store,
         housekeeper: Housekeeper,
         first: StreamPosition,
@@ -190,7 +194,7 @@ class Wiring:
         seams, journal, runner = self.seams, self.journal, opened.runner
         published = PublishedPosition(first)
         sources = self._sources(opened.current, opened.hub)
-        inbox, measured = DriverInbox(), Measured(lambda: journal.state.manifests)
+        measured = Measured(lambda: journal.state.manifests)
         history = History(store, measured)
         changes = Reconfigurer(
             journal=journal,

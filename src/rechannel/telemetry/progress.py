@@ -205,7 +205,7 @@ class Progress:
         if event.timestep in self._open:
             self._open[event.timestep].sinks[event.sink] = published
         else:
-            self._recent = tuple(_with_sink(entry, event, published) for entry in self._recent)
+            self._recent = _with_sink(self._recent, event, published)
 
     def _trouble(self, event: Note) -> None:
         self._troubles.pop(event.data["of"], None)
@@ -282,12 +282,15 @@ def _entry(
 
 
 def _with_sink(
-    entry: TimestepProgress, event: SinkPublished, published: SinkProgress
-) -> TimestepProgress:
-    """Return a copy of an entry with one more sink; readers may hold the old entry."""
-    if entry.timestep != event.timestep:
-        return entry
-    return replace(entry, sinks={**entry.sinks, event.sink: published})
+    recent: tuple[TimestepProgress, ...], event: SinkPublished, published: SinkProgress
+) -> tuple[TimestepProgress, ...]:
+    """Return entries of which one has one more sink. It is a copy; readers may hold the old entry."""
+    for place in reversed(range(len(recent))):  # it is among the newest
+        entry = recent[place]
+        if entry.timestep == event.timestep:
+            with_it = replace(entry, sinks={**entry.sinks, event.sink: published})
+            return (*recent[:place], with_it, *recent[place + 1 :])
+    return recent
 
 
 def _slowest(task: TaskFinished) -> SlowestTask:

@@ -53,6 +53,10 @@ CLOSING_SECONDS = 60.0
 """How long all sinks together may take to finish when the job ends."""
 
 
+def nothing() -> None:
+    """Wake no driver."""
+
+
 class Publisher:
     """Publishes committed timesteps, in order per sink, in one thread per sink or one call at a time."""
 
@@ -65,6 +69,7 @@ class Publisher:
         journal: Journal,
         backlog: int,
         tell: Told = nobody,
+        wake: Callable[[], None] = nothing,
         trouble: Trouble = unheard,
         stopping: Stopping | None = None,
         meaning: Meaning = as_it_is,
@@ -72,12 +77,13 @@ class Publisher:
     ) -> None:
         """Nothing runs yet.
 
-        backlog: timesteps that may wait for a sink before the driver starts no more. tell: called after a publication.
-        trouble: receives sinks that fail and are retried. stopping: bounds the retries once the job is to end. meaning:
-        translates errors of the engine that runs the sinks' jobs. columns: of sink-buffer files of earlier drivers.
+        backlog: timesteps that may wait for a sink before the driver starts no more. tell, wake: called after a
+        publication, with it and for the driver, which may wait for room. trouble: receives sinks that fail and are
+        retried. stopping: bounds the retries once the job is to end. meaning: translates errors of the engine that runs
+        the sinks' jobs. columns: of sink-buffer files of earlier drivers.
         """
         self._columns = columns
-        self._tell = tell
+        self._tell, self._wake_driver = tell, wake
         self._trouble = trouble
         self._rows_of = rows_of
         self._journal = journal
@@ -294,6 +300,7 @@ class Publisher:
                 lane.done()
                 self._changed.notify_all()
                 self._tell(work.batch.timestep, lane.name, duration_ms=took, again=work.again)
+            self._wake_driver()
         if lane.leaving:
             self._dismiss()
 

@@ -73,6 +73,8 @@ class Bench:
     entries: list[Any] = field(default_factory=list)
     state: JournalState = field(default_factory=JournalState)
     told: list[Published] = field(default_factory=list)
+    woken: list[bool] = field(default_factory=list)
+    """At each call of the driver, whether there was room."""
     failure: OnFailure = field(default_factory=OnFailure)
     trouble: Callable[..., None] = lambda topic, error: None
     meaning: Callable[..., BaseException] = as_it_is
@@ -93,6 +95,7 @@ class Bench:
             rows_of=self.rows_of,
             journal=self,  # type: ignore[arg-type]
             backlog=self.backlog,
+            wake=lambda: self.woken.append(self.publisher.has_room()),
             trouble=self.trouble,
             meaning=self.meaning,
         )
@@ -194,6 +197,16 @@ def test_the_backlog_is_counted_in_timesteps():
     bench.publisher.publish_next()
     assert bench.publisher.has_room()
     assert bench.publisher.oldest() == 2
+
+
+def test_a_driver_that_waits_for_room_is_woken():
+    bench = Bench(backlog=1)
+    bench.commit(1)
+    bench.commit(2)
+    assert bench.woken == []
+    for _ in range(4):  # two timesteps to two sinks
+        bench.publisher.publish_next()
+    assert bench.woken == [False, True, True, True]
 
 
 def test_threads_publish_every_sink_in_order():
