@@ -35,9 +35,11 @@ from tests.support.scaled_runs import (
 
 SECONDS = {
     "rechannel": 1.0,
+    "floor": 0.5,
     "hdfs": 5.0,
     "rocksdb": 9.0,
     "rechannel_small": 0.5,
+    "floor_small": 0.4,
     "hdfs_small": 2.0,
     "rocksdb_small": 1.0,
     "rechannel_per_key": 2.0,
@@ -68,7 +70,14 @@ PEER_BATCHES = {"rows": 20, "keys": 5, "peer_batches": 6, "peer_warmup": 2}
         (
             "keyed-state",
             {"cases": LARGE_AND_SMALL},
-            {"hdfs": 5.0, "rocksdb": 9.0, "hdfs_small": 4.0, "rocksdb_small": 2.0},
+            {
+                "hdfs": 5.0,
+                "rocksdb": 9.0,
+                "bound_floor": 0.75,
+                "hdfs_small": 4.0,
+                "rocksdb_small": 2.0,
+                "bound_floor_small": 1.2,
+            },
         ),
         (
             "python-state",
@@ -198,7 +207,10 @@ def test_ratios_of_failed_variants_are_left_out(
     keyed = BENCHMARKS["keyed-state"]
     parameters = keyed.parameters(quick=True, overrides={"cases": LARGE_AND_SMALL})
     result = keyed.run(parameters, bench(tmp_path))
-    assert set(result.ratios) == {"rocksdb", "hdfs_small", "rocksdb_small"}
+    assert set(result.ratios) == {
+        *("rocksdb", "hdfs_small", "rocksdb_small"),
+        *("bound_floor", "bound_floor_small"),
+    }
     assert [failure.variant for failure in result.failures] == ["hdfs"]
     assert "hdfs" not in {metric.variant for metric in result.metrics}
 

@@ -1,10 +1,12 @@
-"""NEXMark on engines that are not Spark: which queries they run, and what is made of their times."""
+"""Engines that are not Spark, and none at all: what they run, and what is made of their times."""
 
+import polars as pl
 import pytest
 
 from benchmarks.comparison import MEAN
 from benchmarks.harness import Metric, UnknownNameError
 from benchmarks.nexmark.benchmark import BENCHMARK, OTHERS, others, overall, per_core
+from benchmarks.peers import floor
 from benchmarks.peers.bytewax.nexmark import measurement
 
 TOLD = [
@@ -47,3 +49,20 @@ def test_events_per_core_are_those_of_the_kinds_that_a_query_reads():
     means = [Metric(name=MEAN, value=2.0, unit="s", variant=name) for name in ("q3", "q1_spark")]
     found = per_core(means, {"events": 500_000, "cores": 2})
     assert {m.variant: m.value for m in found} == {"q3": 10_000.0, "q1_spark": 115_000.0}
+
+
+def test_the_floor_counts_and_sums_as_polars_does() -> None:
+    totals = floor.Totals()
+    batches = [
+        pl.DataFrame({"key": keys, "value": values})
+        for keys, values in (([5, 1, 5], [1, 2, 3]), ([9, 0, 1], [4, 5, 6]), ([5], [7]))
+    ]
+    for number, batch in enumerate(batches):
+        changed = totals.add(batch)
+        so_far = pl.concat(batches[: number + 1])
+        expected = so_far.group_by("key").agg(
+            count=pl.len().cast(pl.Int64), total=pl.col("value").sum()
+        )
+        of_batch = expected.filter(pl.col("key").is_in(batch["key"].implode())).sort("key")
+        assert changed.equals(of_batch)
+    assert totals.keys.tolist() == [0, 1, 5, 9]
