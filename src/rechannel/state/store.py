@@ -191,3 +191,11 @@ def close_files(store: Store) -> None:
     """Close what this process keeps open of a store that fetches parts. See `RangedStore.close_files`."""
     if isinstance(store, RangedStore):
         store.close_files()
+
+
+def is_remote(store: Store) -> bool:
+    """Return whether a store, or the one that it caches, is on other hosts: each read of it takes a request."""
+    found: object = store
+    while found is not None and not isinstance(found, RemoteStore):
+        found = getattr(found, "backing", None)
+    return found is not None

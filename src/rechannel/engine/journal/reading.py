@@ -6,7 +6,8 @@ older one: a torn newest snapshot loses nothing. Any other damage stops the read
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rechannel.engine.journal.entries import Body, Committed, Controlling, Entry
@@ -14,8 +15,12 @@ from rechannel.engine.journal.folds.fold import fold
 from rechannel.engine.journal.snapshot import from_bytes
 from rechannel.engine.journal.state import JournalState
 from rechannel.errors import DamagedStateError, MissingFileError
+from rechannel.state.ahead import read_in_order
 from rechannel.state.keys import JOURNAL, SNAPSHOTS, entry_key, number_of, snapshot_key
-from rechannel.state.store import Store
+from rechannel.state.store import Store, is_remote
+
+Read = tuple[Entry, int]
+"""An entry, and its bytes."""
 
 _ATTEMPTS = 100
 
@@ -49,12 +54,11 @@ def kept_entries(store: Store) -> list[Entry]:
     NewerFormatError.
     """
     kept: list[Entry] = []
-    for number in _without_gaps(numbers_of(store, JOURNAL)):
-        entry, _ = _read(store, number)
-        if entry is None:
+    for read in _entries(store, _without_gaps(numbers_of(store, JOURNAL))):
+        if read is None:
             kept = []  # a snapshot was taken meanwhile: this entry and those before it are deleted
         else:
-            kept.append(entry)
+            kept.append(read[0])
     return kept
 
 
@@ -101,16 +105,18 @@ def _newest_intact(store: Store, snapshots: Iterable[int]) -> JournalState:
 
 def _replay(store: Store, state: JournalState) -> Loaded:
     since = 0.0
+    ahead = _ahead(store, state.next_number)
     while True:
-        entry, size = _read(store, state.next_number)
-        if entry is None:
+        read = next(ahead, None) or _entry(store, state.next_number)
+        if read is None:
             later = [n for n in numbers_of(store, JOURNAL) if n >= state.next_number]
             if not later:
                 return Loaded(state=state, since_snapshot=since)
             # The listing is later than the read, and entries are created in order: it must exist now.
-            entry, size = _read(store, state.next_number)
-        if entry is None:
+            read = _entry(store, state.next_number)
+        if read is None:
             raise _gap(state.next_number, min(later))
+        entry, size = read
         try:
             state = fold(state, entry)
         except ValueError as error:
@@ -122,14 +128,36 @@ def _replay(store: Store, state: JournalState) -> Loaded:
         since += weight(entry.body, size)
 
 
-def _read(store: Store, number: int) -> tuple[Entry | None, int]:
-    """Return an entry and its bytes; None if there is none."""
-    key = entry_key(number)
+def _ahead(store: Store, first: int) -> Iterator[Read]:
+    """Yield the entries that a store lists from a number on. They end early if one is missing.
+
+    Empty for a store that is not remote: one after the other is fast enough there, and saves the list.
+    """
+    listed = {*numbers_of(store, JOURNAL)} if is_remote(store) else set[int]()
+    numbers = itertools.takewhile(listed.__contains__, itertools.count(first))
+    for read in _entries(store, [*numbers]):
+        if read is None:
+            return
+        yield read
+
+
+def _entries(store: Store, numbers: Sequence[int]) -> Iterator[Read | None]:
+    """Yield entries; None for one that is missing."""
+    found = read_in_order(store, [entry_key(number) for number in numbers])
+    for number, data in zip(numbers, found, strict=True):
+        yield None if data is None else _decoded(number, data)
+
+
+def _entry(store: Store, number: int) -> Read | None:
+    """Return an entry; None if there is none."""
     try:
-        data = store.read(key)
+        return _decoded(number, store.read(entry_key(number)))
     except MissingFileError:
-        return None, 0
-    return Entry.from_bytes(data, name=f"journal entry {key}"), len(data)
+        return None
+
+
+def _decoded(number: int, data: memoryview) -> Read:
+    return Entry.from_bytes(data, name=f"journal entry {entry_key(number)}"), len(data)
 
 
 def _gap(number: int, later: int) -> DamagedStateError:

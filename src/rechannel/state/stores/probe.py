@@ -8,8 +8,10 @@ one job.
 from __future__ import annotations
 
 import secrets
+from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 from rechannel.errors import MissingFileError, RefusedError, StorageError
 from rechannel.state.store import Backing
@@ -17,12 +19,15 @@ from rechannel.state.store import Backing
 WRITERS = 8
 """That create a key at the same time."""
 ROUNDS = 8
-"""Of keys; a store of which every third one goes to two writers is found out in 96 of 100 tries."""
+"""Keys; a store of which every third one goes to two writers is found out in 96 of 100 tries."""
 
 REMEDY = (
     "Keep the state in a store that can create an object only if it is absent (If-None-Match) and reads what was"
     " written: S3 itself, Google Cloud Storage, Azure, MinIO, versitygw; or in a directory"
 )
+
+AT_A_TIME = 4
+"""Keys for which writers compete at a time: a job that takes over waits for the probe."""
 
 
 def check_promises(store: Backing, place: str, *, rounds: int = ROUNDS) -> None:
@@ -32,10 +37,10 @@ def check_promises(store: Backing, place: str, *, rounds: int = ROUNDS) -> None:
     """
     folder = f"probe/{secrets.token_hex(8)}"
     keys = [f"{folder}/{number}" for number in range(rounds)]
-    try:
-        with ThreadPoolExecutor(WRITERS) as pool:
-            for key in keys:
-                _create_at_once(store, key, pool, place)
+    with ExitStack() as undo:
+        pool = undo.enter_context(ThreadPoolExecutor(AT_A_TIME * WRITERS, "rechannel-probe"))
+        undo.callback(_remove, store, keys, pool)
+        _create_at_once(store, keys, pool, place)
         _create_again(store, keys[0], place)
         _put_over(store, keys[0], place)
         found = [*store.list(f"{folder}/")]
@@ -44,22 +49,35 @@ def check_promises(store: Backing, place: str, *, rounds: int = ROUNDS) -> None:
         store.delete(keys[0])
         if keys[0] in store.list(f"{folder}/") or _is_there(store, keys[0]):
             _refuse(place, "still has an object that was just removed")
-    finally:
-        for key in keys:
-            with suppress(StorageError):
-                store.delete(key)
 
 
-def _create_at_once(store: Backing, key: str, pool: ThreadPoolExecutor, place: str) -> None:
-    values = [f"{key} {writer:04d}".encode() for writer in range(WRITERS)]
-    told = [*pool.map(lambda value: store.create(key, value), values)]
-    if (winners := sum(told)) != 1:
-        _refuse(
-            place,
-            f"let {winners} of {WRITERS} writers create the same object, instead of one",
-        )
-    if bytes(store.read(key)) != values[told.index(True)]:
-        _refuse(place, "has not the bytes of the writer that created an object")
+def _remove(store: Backing, keys: Sequence[str], pool: ThreadPoolExecutor) -> None:
+    def remove(key: str) -> None:
+        with suppress(StorageError):
+            store.delete(key)
+
+    deque(pool.map(remove, keys), maxlen=0)
+
+
+def _create_at_once(
+    store: Backing, keys: Sequence[str], pool: ThreadPoolExecutor, place: str
+) -> None:
+    """Have all writers of a key create it at the same time, a few keys at a time."""
+    tried = [(key, f"{key} {writer:04d}".encode()) for key in keys for writer in range(WRITERS)]
+    told = [*pool.map(lambda each: store.create(*each), tried)]
+    won = {
+        key: [value for (of, value), did in zip(tried, told, strict=True) if did and of == key]
+        for key in keys
+    }
+    for values in won.values():
+        if len(values) != 1:
+            _refuse(
+                place,
+                f"let {len(values)} of {WRITERS} writers create the same object, instead of one",
+            )
+    for key, data in zip(keys, pool.map(store.read, keys), strict=True):
+        if bytes(data) != won[key][0]:
+            _refuse(place, "has not the bytes of the writer that created an object")
 
 
 def _create_again(store: Backing, key: str, place: str) -> None:

@@ -31,11 +31,13 @@ from rechannel.state.sealed import seal
 from rechannel.state.stores.faulty import Fault, FaultKind, FaultyStore
 from rechannel.state.stores.local import Durability, LocalStore
 from rechannel.state.stores.memory import MemoryStore
+from tests.support.elsewhere import Elsewhere
 
 
-@pytest.fixture
-def store():
-    return MemoryStore()
+@pytest.fixture(params=[MemoryStore, Elsewhere])
+def store(request):
+    """Entries of a store on other hosts are read several at a time."""
+    return request.param()
 
 
 def opened(pid: int = 1) -> Opened:
