@@ -17,15 +17,17 @@ from rechannel.telemetry.task_finished import (
     TaskFinished,
 )
 
-_NAMED_COUNTS = (
-    "rows_in",
-    "rows_out",
-    "bytes_in",
-    "keys",
-    "keys_found",
-    "runs",
-    "rows_merged",
-    "bytes_fetched",
+_NAMED_COUNTS = frozenset(
+    (
+        "rows_in",
+        "rows_out",
+        "bytes_in",
+        "keys",
+        "keys_found",
+        "runs",
+        "rows_merged",
+        "bytes_fetched",
+    )
 )
 
 

@@ -141,7 +141,7 @@ def test_a_front_without_rows(store):
 
 
 def test_what_is_no_report_is_refused():
-    with pytest.raises(KeyError):
+    with pytest.raises(ValueError, match="missing required field `timestep`"):
         TaskReport.from_bytes(b'{"operator":"reads"}')
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,6 @@ from rechannel.kernels.protocol.resolved import Capabilities
 from rechannel.kernels.shuffle.receive import receive
 from rechannel.kernels.tasks.emit import Emitter, conform, write_sink_buffer
 from rechannel.kernels.tasks.measure import Measures
-from rechannel.model.codec import encode
 from rechannel.operators.aggregate.functions import LastN
 from rechannel.operators.aggregate.logic import AggregateLogic
 from rechannel.state.stores.memory import MemoryStore
@@ -51,7 +51,7 @@ def test_all_consumers_get_the_rows():
     assert [blob.rows for blob in blobs_of(parcels)] == [2, 2]
     assert {blob.producer for blob in blobs_of(parcels)} == {2 << 20 | 1}
     sent = made.finish().sent
-    assert [encode(one)[:5] for one in sent] == [["one", 0, 2, 2, 2], ["two", 0, 2, 2, 2]]
+    assert [astuple(one)[:5] for one in sent] == [("one", 0, 2, 2, 2), ("two", 0, 2, 2, 2)]
 
 
 def test_a_shared_function_runs_once():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import astuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,6 @@ from rechannel.kernels.shuffle.send import Order
 from rechannel.kernels.shuffle.wire import DATA, REPORT, from_batches
 from rechannel.kernels.tasks import source_task
 from rechannel.kernels.tasks.source_task import SourceTask, gather_chunks
-from rechannel.model.codec import encode
 from rechannel.model.routing import Routing
 from rechannel.state.stores.memory import MemoryStore
 from tests.support.tasks import ROWS, counting, reports_of, rows
@@ -53,7 +53,7 @@ def test_rows_go_to_the_consumer_and_the_report_to_one_of_its_tasks():
     (report,) = reports_of(batches)
     assert (report.operator, report.task, report.timestep) == ("in", 5, 7)
     assert report.costs.counts["rows_in"] == 3
-    assert [encode(sent)[:5] for sent in report.emitted.sent] == [["op", 0, 3, 3, 3]]
+    assert [astuple(sent)[:5] for sent in report.emitted.sent] == [("op", 0, 3, 3, 3)]
 
 
 def test_without_consumers_the_report_is_read_by_the_action():
