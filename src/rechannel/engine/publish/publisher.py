@@ -15,7 +15,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -25,7 +24,8 @@ from rechannel.engine.journal.log import Journal
 from rechannel.engine.journal.quarantine import owed
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.physical import SinkPlan
-from rechannel.engine.publish.lane import Lane, Work, drop, one_line
+from rechannel.engine.publish.failures import Failures, Gate
+from rechannel.engine.publish.lane import Lane, Work, drop
 from rechannel.engine.publish.quarantining import Quarantining
 from rechannel.engine.stages.runner import Timestep
 from rechannel.engine.stages.sink_rows import (
@@ -39,10 +39,9 @@ from rechannel.engine.stages.sink_rows import (
     nobody,
     unknown,
 )
-from rechannel.errors import FencedError, NotReadyError, StorageError
-from rechannel.logs import fields
+from rechannel.errors import NotReadyError
 from rechannel.sinks.batch import Batch
-from rechannel.sinks.failure import Verdict, fatal
+from rechannel.sinks.failure import Verdict
 from rechannel.sinks.writer import Rows, SinkWriter, Staged
 from rechannel.telemetry.troubles import Trouble, unheard
 from rechannel.threads import daemon_thread
@@ -88,15 +87,18 @@ class Publisher:
         self._rows_of = rows_of
         self._journal = journal
         self._backlog = backlog
-        self._changed = threading.Condition()
-        self._stopping = stopping or Stopping(0.0)
-        self._stopping.on_asked(self._wake)
+        self._gate = Gate()
         self._meaning = meaning
         self._quarantining = Quarantining(journal, trouble)
+        self._failures = Failures(
+            gate=self._gate,
+            quarantining=self._quarantining,
+            stopping=stopping or Stopping(0.0),
+            trouble=trouble,
+        )
         self._letting_out = threading.Lock()
         """Held from the check whether a sink is in quarantine until it is released, or what it owes is given up."""
         self._volatile: dict[tuple[int, str], Staged] = {}
-        self._threaded = self._closed = False
         self._error: BaseException | None = None
         self._lanes = {sink.sink.name: self._lane(sink, writers[sink.sink.name]) for sink in sinks}
         self._leaving: list[Lane] = []
@@ -110,14 +112,14 @@ class Publisher:
 
     def start(self) -> None:
         """Publish in one thread per sink from now on."""
-        self._threaded = True
+        self._gate.threaded = True
         for lane in self._lanes.values():
             self._run(lane)
 
     def _run(self, lane: Lane) -> None:
         """Start the thread of a lane, unless it has one. A thread that another call has made is running by then."""
-        with self._changed:
-            if self._threaded and lane.thread is None:
+        with self._gate.changed:
+            if self._gate.threaded and lane.thread is None:
                 name = f"rechannel-publish-{lane.name}"
                 lane.thread = daemon_thread(partial(self._loop, lane), name)
                 lane.thread.start()
@@ -164,13 +166,13 @@ class Publisher:
 
     def _await_turn(self, lane: Lane) -> None:
         """Wait until earlier sinks of its name owe nothing: a producer of Kafka takes over with its first record."""
-        if not self._threaded:
+        if not self._gate.threaded:
             while self._is_behind(lane):
                 self.publish_next()
             return
-        with self._changed:
-            self._changed.wait_for(
-                lambda: self._closed or self._error is not None or not self._is_behind(lane)
+        with self._gate.changed:
+            self._gate.changed.wait_for(
+                lambda: self._gate.closed or self._error is not None or not self._is_behind(lane)
             )
             if self._error is not None and self._is_behind(lane):
                 raise self._error
@@ -184,7 +186,7 @@ class Publisher:
             except BaseException as raised:
                 failures, error = failures + 1, lane.meant(raised, batch)
                 verdict = lane.policy.verdict(failures, error)
-                if verdict is Verdict.RETRY and self._waited(lane, failures, error):
+                if verdict is Verdict.RETRY and self._failures.waited(lane, failures, error):
                     continue
                 if verdict is not Verdict.RETRY and lane.policy.attempts is not None:
                     self._error = self._error or error
@@ -213,46 +215,48 @@ class Publisher:
                 else:
                     lanes[name] = self._lane(sink, writers[name])
                     self._run(lanes[name])
-            with self._changed:
+            with self._gate.changed:
                 gone = [lane for name, lane in self._lanes.items() if lanes.get(name) is not lane]
                 for lane in gone:
                     lane.leaving = True
                 self._leaving += gone
                 self._lanes = lanes
-                self._changed.notify_all()
+                self._gate.changed.notify_all()
             for lane in gone:
                 if lane.quarantine:
-                    self._give_up(lane, f"the sink was removed in quarantine ({lane.quarantine})")
+                    self._failures.give_up(
+                        lane, f"the sink was removed in quarantine ({lane.quarantine})"
+                    )
                     self._quarantining.let_out(lane)
         self._dismiss()
 
     def _dismiss(self) -> None:
         """Close the writers of sinks that are gone and have published everything."""
-        with self._changed:
+        with self._gate.changed:
             done = [lane for lane in self._leaving if not lane.work]
             self._leaving = [lane for lane in self._leaving if lane.work]
         for lane in done:
             lane.close()
 
     def _add(self, lane: Lane, work: Work) -> None:
-        with self._changed:
+        with self._gate.changed:
             lane.add(work)
-            self._changed.notify_all()
+            self._gate.changed.notify_all()
 
     # One timestep of one sink --------------------------------------------------------------------------------
 
     def _loop(self, lane: Lane) -> None:
         while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._closed or self._may_go_on(lane))
-                if not lane.work or self._closed:
+            with self._gate.changed:
+                self._gate.changed.wait_for(lambda: self._gate.closed or self._may_go_on(lane))
+                if not lane.work or self._gate.closed:
                     return
             try:
                 self._turn(lane)
             except BaseException as error:
-                with self._changed:
+                with self._gate.changed:
                     self._error = self._error or error
-                    self._changed.notify_all()
+                    self._gate.changed.notify_all()
                 return
 
     def _may_go_on(self, lane: Lane) -> bool:
@@ -276,7 +280,7 @@ class Publisher:
         return {lane.key: partial(self._turn, lane) for lane in self._waiting()}
 
     def _waiting(self) -> list[Lane]:
-        with self._changed:
+        with self._gate.changed:
             return [lane for lane in self._all() if lane.work and not self._is_behind(lane)]
 
     def publish_next(self) -> bool:
@@ -292,98 +296,17 @@ class Publisher:
         try:
             took = lane.attempt(work)
         except BaseException as error:
-            self._failed(lane, work, error)
+            self._failures.meet(lane, work, error)
         else:
             if lane.failures:
                 self._trouble(f"sink {lane.name}", None)
-            with self._changed:
+            with self._gate.changed:
                 lane.done()
-                self._changed.notify_all()
+                self._gate.changed.notify_all()
                 self._tell(work.batch.timestep, lane.name, duration_ms=took, again=work.again)
             self._wake_driver()
         if lane.leaving:
             self._dismiss()
-
-    def _failed(self, lane: Lane, work: Work, raised: BaseException) -> None:
-        """Apply the failure policy of the sink. Raises the error if that is to stop the job, or the job has ended."""
-        error = lane.meant(raised, work.batch)
-        verdict = lane.judged(error)
-        if self._closed:
-            raise error
-        if verdict is Verdict.RETRY:
-            if not self._waited(lane, lane.failures, error) and not self._put_off(lane):
-                raise error
-            # A client that tries again may shut out the driver that has replaced this one.
-            gone: FencedError | None = None
-            with suppress(StorageError):
-                gone = lane.journal.fenced()
-            if gone is not None:
-                raise gone from error
-            return
-        if verdict is Verdict.DEAD_LETTER and lane.bury(work, error):
-            self._trouble(f"sink {lane.name}", None)
-            with self._changed:
-                lane.done()
-                self._changed.notify_all()
-            return
-        if lane.leaving and not fatal(error):
-            self._give_up(lane, f"the sink was removed and cannot write: {one_line(error)}")
-        elif verdict is Verdict.SKIP:
-            self._quarantine(lane, work, error)
-        else:
-            raise error
-
-    def _waited(self, lane: Lane, failures: int, error: BaseException) -> bool:
-        """Pause before the next attempt. Returns False if there is none, because the job ends."""
-        if not self._threaded:
-            return lane.policy.then != "stop"
-        self._trouble(f"sink {lane.name}", error)
-        left, asked = self._stopping.left(), self._stopping.asked
-        pause = min(lane.policy.pause(failures) / 1e3, left, threading.TIMEOUT_MAX)
-        if left <= 0:
-            return False
-        with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._stopping.asked != asked, pause)
-            return not self._closed
-
-    def _put_off(self, lane: Lane) -> bool:
-        """Leave what a sink owes to the next start, if the job stops and the sink's policy is not to stop it."""
-        if lane.policy.then == "stop" or not self._stopping.asked:
-            return False
-        with self._changed:
-            if self._closed:
-                return False
-            lane.put_off = True
-            self._emptied(lane)
-        _LOG.warning(
-            "the job stops while sink %r still owes timesteps: %s",
-            lane.name,
-            lane.trouble,
-            extra=fields("sink_put_off", sink=lane.name, reason=lane.trouble),
-        )
-        return True
-
-    def _wake(self) -> None:
-        """End all pauses before further attempts."""
-        with self._changed:
-            self._changed.notify_all()
-
-    def _quarantine(self, lane: Lane, work: Work, error: BaseException) -> None:
-        reason = one_line(error)
-        self._quarantining.put_in(lane, work.batch.timestep, reason)
-        with self._changed:
-            lane.quarantine = reason
-            self._emptied(lane)
-
-    def _give_up(self, lane: Lane, reason: str) -> None:
-        """Give up what a sink owes."""
-        lane.give_up(reason)
-        self._emptied(lane)
-
-    def _emptied(self, lane: Lane) -> None:
-        with self._changed:
-            lane.work.clear()
-            self._changed.notify_all()
 
     def release(self, sink: str) -> int:
         """Let a sink in quarantine publish what it owes, in order.
@@ -397,7 +320,7 @@ class Publisher:
                 msg = f"sink {sink!r} is not in quarantine; sinks in quarantine: {there}"
                 raise NotReadyError(msg)
             self._quarantining.let_out(lane)
-            with self._changed:
+            with self._gate.changed:
                 lane.done()
                 lane.quarantine, lane.last = "", 0
                 self._take_up(lane, self._journal.state)
@@ -410,7 +333,7 @@ class Publisher:
 
     def standing(self) -> dict[str, dict[str, Any]]:
         """Return the state of each sink: what it owes, failed attempts, why it is in quarantine."""
-        with self._changed:
+        with self._gate.changed:
             return {lane.name: lane.standing() for lane in self._lanes.values()}
 
     def check(self) -> None:
@@ -423,13 +346,13 @@ class Publisher:
 
     def idle(self) -> bool:
         """Return whether all sinks outside of quarantine have published everything. Raises as `check` does."""
-        with self._changed:
+        with self._gate.changed:
             self.check()
             return not any(lane.work for lane in self._all())
 
     def has_room(self) -> bool:
         """Return whether another timestep may start: no sink exceeds the backlog. Raises as `check` does."""
-        with self._changed:
+        with self._gate.changed:
             self.check()
             return all(len(lane.work) <= self._backlog for lane in self._all())
 
@@ -438,23 +361,23 @@ class Publisher:
 
         What sinks in quarantine owe does not count: the journal keeps those files.
         """
-        with self._changed:
+        with self._gate.changed:
             waiting = (lane.work[0].batch.timestep for lane in self._all() if lane.work)
             return min(waiting, default=None)
 
     def drain(self) -> None:
         """Wait until everything is published. Raises as `check` does."""
-        with self._changed:
-            self._changed.wait_for(
+        with self._gate.changed:
+            self._gate.changed.wait_for(
                 lambda: self._error is not None or not any(lane.work for lane in self._all())
             )
             self.check()
 
     def shut(self) -> None:
         """Start no further attempt and no further quarantine. Returns at once."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
+        with self._gate.changed:
+            self._gate.closed = True
+            self._gate.changed.notify_all()
 
     def close(self) -> None:
         """End the threads after their current attempt. The next start publishes what is left."""
