@@ -89,6 +89,8 @@ class KafkaWriter:
         """When the transaction that is open has begun, on the monotonic clock."""
         self._open: Batch | None = None
         """The timestep of the transaction that is open."""
+        self._caller: DaemonThreads | None = None
+        """A thread for calls that may not return."""
         self._group: Any = None
         """What a transaction names its group by; the same for ever, since no consumer is a member."""
         self._failed: str = ""
@@ -152,6 +154,9 @@ class KafkaWriter:
     def close(self) -> None:
         """Abort what is open, and close the connections."""
         self._drop()
+        if self._caller is not None:
+            self._caller.shutdown(wait=False)
+            self._caller = None
 
     # The producers -------------------------------------------------------------------------------------
 
@@ -207,15 +212,15 @@ class KafkaWriter:
 
         Raises StorageError if it does not return. Its producer stays with it then, and the next one fences it.
         """
-        thread, waits_s = DaemonThreads(1, "rechannel-kafka"), WAITS * self._outlet.wait_s
-        made = thread.submit(call)
-        thread.shutdown(wait=False)
+        self._caller = self._caller or DaemonThreads(1, "rechannel-kafka")
+        made, waits_s = self._caller.submit(call), WAITS * self._outlet.wait_s
         try:
             made.result(waits_s)
         except TimeoutError as error:
             if made.done():
                 raise
-            self._producers, self._open = [], None
+            self._caller.shutdown(wait=False)
+            self._producers, self._open, self._caller = [], None, None
             late = f"a call of Kafka's client did not return within {waits_s:g} s"
             raise StorageError(f"{self._where}: {late}; a new producer tries again") from error
 

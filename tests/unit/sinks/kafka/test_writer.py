@@ -208,3 +208,29 @@ def test_two_producers_take_turns_and_have_fenced_all_others_before_the_mark_is_
         by = two if timestep == 4 else one
         expected = [f"{by} begins", f"{by} gives {timestep + 1}", f"{by} commits"]
         assert [each for each in said if each != "mark"] == expected
+
+
+def test_calls_share_a_thread_until_one_does_not_return(writer, monkeypatch):
+    made = list[threading.Thread]()
+
+    def publish(timestep: int, *, returns: bool = True) -> None:
+        client = holding(writer, Batch(timestep=timestep))
+        if returns:
+            client.goes_on.set()
+        monkeypatch.setattr(
+            client, "commit_transaction", lambda _: made.append(threading.current_thread())
+        )
+        writer.publish({}, Batch(timestep=timestep))
+
+    publish(1)
+    publish(2)
+    with pytest.raises(StorageError, match="did not return"):
+        publish(3, returns=False)
+    publish(3)
+    first, second, third = made
+    assert first is second
+    assert third is not second
+    monkeypatch.setattr(writer, "_producers", [])
+    writer.close()
+    third.join(10)
+    assert not third.is_alive()
