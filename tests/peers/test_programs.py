@@ -16,15 +16,16 @@ pytestmark = pytest.mark.peers
 def programs(page: str, peer: str) -> list[tuple[str, str]]:
     """Each program of the peer, and the output that the page shows next."""
     text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
-    found = re.findall(rf"```python {peer}\n(.*?)```.*?```text\n(.*?)```", text, re.DOTALL)
+    begins = f'```python title="{peer}"\n'
+    found = re.findall(rf"{begins}(.*?)```.*?```text\n(.*?)```", text, re.DOTALL)
     assert found
     return found
 
 
 CASES = [
     pytest.param(program, printed, id=f"{peer}-{n}")
-    for peer in ("bytewax", "flink")
-    for n, (program, printed) in enumerate(programs(f"from-{peer}", peer))
+    for peer in ("Bytewax", "Flink")
+    for n, (program, printed) in enumerate(programs(f"from-{peer.lower()}", peer))
 ]
 
 

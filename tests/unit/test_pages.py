@@ -95,3 +95,15 @@ def test_the_cookbook_names_every_operator_and_its_links_lead_somewhere() -> Non
 def slug(title: str) -> str:
     """What a title is called in links."""
     return re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-")
+
+
+def test_the_site_shows_every_block_as_code() -> None:
+    """Other words after the language, without a title, make it show a block as text."""
+    shown = re.compile(r'[a-z]*( title="[^"]+")?')
+    wrong = {
+        f"{page.name}: {begins}"
+        for page in DOCS.rglob("*.md")
+        for begins in re.findall(r"^ *```(.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+        if not shown.fullmatch(begins)
+    }
+    assert not wrong
