@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from rechannel.engine.failures.frames import let_go
 from rechannel.engine.journal.entries import ConfigurationChanged, Note
 from rechannel.engine.journal.incarnations import NOTE as INCARNATIONS
 from rechannel.engine.journal.incarnations import OPERATORS, counted, ids, members_of
@@ -167,6 +168,7 @@ class Boundary:
         try:
             slices = sources.look(command.stream_ms, command.decision.configuration)
         except Exception as error:
+            let_go(error)
             return LookFailed(what="reading the sources", error=error, at_ms=self._out.waits())
         return Offered(
             decision=command.decision,

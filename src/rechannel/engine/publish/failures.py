@@ -10,6 +10,7 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from rechannel.engine.failures.frames import let_go
 from rechannel.engine.failures.stopping import Stopping
 from rechannel.engine.publish.lane import Lane, Work, one_line
 from rechannel.engine.publish.quarantining import Quarantining
@@ -51,6 +52,7 @@ class Failures:
         if self._gate.closed:
             raise error
         if verdict is Verdict.RETRY:
+            let_go(raised)  # a client that was given up: the error may stay for minutes
             if not self.waited(lane, lane.failures, error) and not self._put_off(lane):
                 raise error
             # A client that tries again may shut out the driver that has replaced this one.

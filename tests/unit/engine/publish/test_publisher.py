@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from threading import Event, Thread
@@ -678,3 +680,22 @@ def test_a_change_that_would_leave_a_sink_straight_after_its_source_is_refused()
     rows.push([{"k": 2}])
     process.run()
     assert process.journal.state.last_committed == 2
+
+
+def test_an_attempt_that_failed_keeps_no_client_alive():
+    """The error is told to others, and may stay for as long as the sink fails."""
+    kept, gone = list[Any](), list[Any]()
+
+    def fail() -> None:
+        client = Sink()  # as a writer that connects for each attempt has one
+        gone.append(weakref.ref(client))
+        raise StorageError("no answer")
+
+    bench = Bench(behind=Sink(before=fail), trouble=lambda _, error: kept.append(error))
+    bench.commit(1)
+    bench.publisher.start()
+    while not kept:
+        time.sleep(0.01)
+    assert isinstance(kept[0], StorageError)
+    assert gone[0]() is None
+    bench.publisher.close()
