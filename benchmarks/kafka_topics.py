@@ -131,7 +131,7 @@ def check_totals(bootstrap: str, topic: str, parameters: Parameters, *, committe
 def clocked_producer(bootstrap: str, topic: str, parameters: Parameters) -> Iterator[None]:
     """Run a process that produces ``rate`` records per second, until the context ends."""
     arguments = [bootstrap, topic, str(parameters["rate"]), str(parameters["keys"])]
-    command = [sys.executable, "-m", "benchmarks.kafka_topics", *arguments]
+    command = [sys.executable, "-m", "benchmarks.kafka_topics", "produce", *arguments]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:
         try:
             yield
@@ -157,9 +157,22 @@ def produce_by_the_clock(bootstrap: str, topic: str, rate: int, keys: int) -> No
 def waits(
     bootstrap: str, topic: str, parameters: Parameters, *, committed: bool
 ) -> list[tuple[float, float]]:
-    """Return (seconds since now, ms from the creation of a user's latest record to its total), record by record."""
-    began = time.time()
+    """Return (seconds since now, ms from the creation of a user's latest record to its total), record by record.
+
+    A process of its own reads: in that of the side it would compete with what is measured.
+    """
     seconds = parameters["warmup_seconds"] + parameters["seconds"]
+    arguments = [bootstrap, topic, str(seconds), "committed" if committed else ""]
+    command = [sys.executable, "-m", "benchmarks.kafka_topics", "read", *arguments]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True)
+    return [(at, wait) for at, wait in json.loads(done.stdout)]
+
+
+def read_for(
+    bootstrap: str, topic: str, seconds: float, *, committed: bool
+) -> list[tuple[float, float]]:
+    """Read what `waits` returns."""
+    began = time.time()
     out: list[tuple[float, float]] = []
     for message in messages(bootstrap, topic, committed=committed, ends=False):
         now = time.time()
@@ -171,6 +184,13 @@ def waits(
     return out
 
 
+def main(do: str, bootstrap: str, topic: str, one: str, other: str) -> None:
+    """Produce by the clock (one: records per second, other: keys), or read (one: seconds, other: what counts)."""
+    if do == "produce":
+        produce_by_the_clock(bootstrap, topic, int(one), int(other))
+    print(json.dumps(read_for(bootstrap, topic, float(one), committed=bool(other))))
+
+
 if __name__ == "__main__":
     with suppress(KeyboardInterrupt):
-        produce_by_the_clock(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+        main(*sys.argv[1:])

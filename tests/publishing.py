@@ -19,7 +19,7 @@ def rows(*some: tuple[Any, ...], schema: pa.Schema = SCHEMA) -> Rows:
         columns = zip(zip(*some, strict=True), schema.types, strict=True)
         each = [pa.array(column, kind) for column, kind in columns]
         batches.append(pa.record_batch(each, schema=schema))
-    return Rows(frame=None, tables=lambda: iter(batches), schema=schema)
+    return Rows(tables=lambda: iter(batches), schema=schema)
 
 
 def step(number: int, digest: str = "d") -> Batch:

@@ -141,7 +141,7 @@ def writer(kafka: Kafka, topic: str, job: str = "job", **more):
 
 def numbers(*some: int) -> Rows:
     batch = pa.record_batch({"n": pa.array(some, pa.int64())})
-    return Rows(frame=None, tables=lambda: iter([batch]), schema=batch.schema)
+    return Rows(tables=lambda: iter([batch]), schema=batch.schema)
 
 
 def seen(kafka: Kafka, topic: str) -> list[int]:

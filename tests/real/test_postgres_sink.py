@@ -244,7 +244,7 @@ def test_a_driver_that_is_cut_off_while_it_sends_rows_does_not_hold_up_others(
         publish(two, 1, (1, 1), (2, 2))
         yield pa.record_batch([[2], [2]], schema=SCHEMA)
 
-    held = Rows(frame=None, tables=stuck, schema=SCHEMA)
+    held = Rows(tables=stuck, schema=SCHEMA)
     cut.publish(cut.stage(held, step(1)), step(1))
     assert postgres.ask(f"SELECT k FROM {name} ORDER BY k") == [(1,), (2,)]
     publish(cut, 2, (3, 3))
@@ -412,7 +412,7 @@ def test_rows_may_take_longer_to_compute_than_a_transaction_may_wait(postgres):
         yield from ready.tables()
 
     batch = step(1)
-    one.publish(one.stage(Rows(frame=None, tables=slowly, schema=SCHEMA), batch), batch)
+    one.publish(one.stage(Rows(tables=slowly, schema=SCHEMA), batch), batch)
     one.close()
     assert postgres.ask(f"SELECT k, n FROM {name}") == [(1, 1)]
 
@@ -438,7 +438,7 @@ def test_a_null_key_in_a_later_batch_is_refused(postgres, writer):
 
     batch = step(1)
     with pytest.raises(RefusedError, match="k"):
-        one.publish(one.stage(Rows(frame=None, tables=both, schema=SCHEMA), batch), batch)
+        one.publish(one.stage(Rows(tables=both, schema=SCHEMA), batch), batch)
     assert postgres.ask(f"SELECT * FROM {name}") == []
 
 

@@ -38,7 +38,9 @@ SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.string())])
 
 def rows(spark, *values: int) -> Rows:
     made = spark.createDataFrame([(v, str(v)) for v in values], "n bigint, s string")
-    return Rows(frame=made, tables=lambda: iter(made.toArrow().to_batches()), schema=SCHEMA)
+    return Rows(
+        planned=lambda: made, tables=lambda: iter(made.toArrow().to_batches()), schema=SCHEMA
+    )
 
 
 def opened(spark, path: object, kind: str = "parquet", **options: str) -> SinkWriter:
@@ -74,7 +76,9 @@ def test_options_reach_the_writer(spark, tmp_path):
 
 def test_a_function_that_fails_in_the_frame_leaves_nothing_and_keeps_its_error(spark, tmp_path):
     made = spark.range(3).selectExpr("raise_error('in the plan') AS x")
-    broken = Rows(frame=made, tables=lambda: iter(()), schema=pa.schema([("x", pa.null())]))
+    broken = Rows(
+        planned=lambda: made, tables=lambda: iter(()), schema=pa.schema([("x", pa.null())])
+    )
     with pytest.raises(Exception, match="in the plan") as caught:
         opened(spark, tmp_path, "json").stage(broken, Batch(timestep=1))
     assert not isinstance(caught.value, StorageError)
@@ -193,7 +197,9 @@ def test_for_each_batch_gets_the_frame(spark):
 
 def test_noop_runs_the_frame(spark):
     made = spark.range(1).selectExpr("raise_error('it ran') AS x")
-    broken = Rows(frame=made, tables=lambda: iter(()), schema=pa.schema([("x", pa.null())]))
+    broken = Rows(
+        planned=lambda: made, tables=lambda: iter(()), schema=pa.schema([("x", pa.null())])
+    )
     writer = NoopOutlet().open(SinkContext(job="job", spark=spark))
     assert writer.stage(rows(spark, 1), Batch(timestep=1)) == {}
     with pytest.raises(Exception, match="it ran"):

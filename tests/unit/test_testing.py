@@ -41,7 +41,7 @@ BATCH = Batch(timestep=3)
 def rows(*values: int) -> Rows:
     schema = pa.schema([("k", pa.int64())])
     batch = pa.RecordBatch.from_pydict({"k": list(values)}, schema=schema)
-    return Rows(frame=None, tables=lambda: iter([batch]), schema=schema)
+    return Rows(tables=lambda: iter([batch]), schema=schema)
 
 
 def test_the_examples_of_the_page_hold(tmp_path):

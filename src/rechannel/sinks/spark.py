@@ -96,7 +96,7 @@ def spark_trial(
         from pyspark.sql.pandas.types import from_arrow_schema
 
         empty = spark.createDataFrame([], from_arrow_schema(schema))
-        rows = Rows(frame=empty, tables=lambda: iter([]), schema=schema)
+        rows = Rows(planned=lambda: empty, tables=lambda: iter([]), schema=schema)
         try:
             spark_writer(format, options, partitions)(rows, path)
         except Exception as error:

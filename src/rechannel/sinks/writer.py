@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -28,12 +29,19 @@ Staged = dict[str, Any]
 class Rows:
     """The finished rows of one timestep, for one sink."""
 
-    frame: DataFrame | None
-    """The rows as a Spark DataFrame; None without Spark."""
+    planned: Callable[[], DataFrame] | None = None
+    """Makes the rows as a Spark DataFrame; None without Spark."""
     tables: Callable[[], Iterator[pa.RecordBatch]]
     """Returns the rows as Arrow batches; each call computes them again."""
     schema: pa.Schema
     """Columns."""
+
+    @cached_property
+    def frame(self) -> DataFrame | None:
+        """The rows as a Spark DataFrame; None without Spark. It is made when it is asked for, in some 20 ms: most sinks
+        take Arrow batches.
+        """
+        return None if self.planned is None else self.planned()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Return the rows as Arrow batches with exactly the columns of `schema`; none is empty."""

@@ -34,7 +34,7 @@ SCHEMA = pa.schema([("n", pa.int64())])
 
 def rows(*values: int) -> Rows:
     batches = [pa.RecordBatch.from_pydict({"n": [v]}, SCHEMA) for v in values]
-    return Rows(frame=None, tables=lambda: iter(batches), schema=SCHEMA)
+    return Rows(tables=lambda: iter(batches), schema=SCHEMA)
 
 
 def opened(root: Path, *, token: str = "one", owner: str = "job.sink", write=None) -> FileWriter:

@@ -243,7 +243,7 @@ def test_a_driver_that_comes_second_finds_the_mark(lake, writer):
         computed.append(None)
         yield pa.record_batch([[2], [2]], schema=SCHEMA)
 
-    held = Rows(frame=None, tables=late, schema=SCHEMA)
+    held = Rows(tables=late, schema=SCHEMA)
     slow.publish(slow.stage(held, step(2)), step(2))
     assert len(computed) == 1, "the second attempt finds the mark before it computes rows"
     assert sorted_rows(lake.read("t")) == [(1, 1), (2, 2)]
@@ -274,7 +274,7 @@ def test_what_others_write_meanwhile_stays(lake, writer):
             lake.append("t", others.pop())
         yield pa.record_batch([[2], [2]], schema=SCHEMA)
 
-    held = Rows(frame=None, tables=late, schema=SCHEMA)
+    held = Rows(tables=late, schema=SCHEMA)
     one.publish(one.stage(held, step(2)), step(2))
     assert lake.versions("t") == before + 2
     assert sorted_rows(lake.read("t")) == [(1, 1), (2, 2), (100, 100)]
@@ -471,7 +471,7 @@ def test_an_error_of_the_rows_keeps_its_class(lake, writer):
 
     batch = step(2)
     with pytest.raises(DamagedStateError, match="a segment"):
-        one.publish(one.stage(Rows(frame=None, tables=damaged, schema=SCHEMA), batch), batch)
+        one.publish(one.stage(Rows(tables=damaged, schema=SCHEMA), batch), batch)
     publish(one, 2, (2, 2))
     assert sorted_rows(lake.read("t")) == [(1, 1), (2, 2)]
 

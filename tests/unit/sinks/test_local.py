@@ -19,7 +19,7 @@ from rechannel.sinks.writer import Rows
 
 
 def write(table: pa.Table, path: Path, kind: str, **options: str) -> Path:
-    rows = Rows(frame=None, tables=lambda: iter(table.to_batches(2)), schema=table.schema)
+    rows = Rows(tables=lambda: iter(table.to_batches(2)), schema=table.schema)
     assert arrow_writer(kind, options)(rows, str(path / "out")) == table.num_rows
     (file,) = (path / "out").iterdir()
     return file

@@ -73,7 +73,7 @@ def test_more_partitions_than_open_files_are_written(tmp_path):
     count = MOST + 10
     schema = pa.schema([("p", pa.int64()), ("v", pa.int64())])
     batch = pa.RecordBatch.from_pydict({"p": range(count), "v": range(count)}, schema)
-    rows = Rows(frame=None, tables=lambda: iter([batch, batch]), schema=schema)
+    rows = Rows(tables=lambda: iter([batch, batch]), schema=schema)
     assert arrow_writer("json", {}, ["p"])(rows, str(tmp_path / "out")) == 2 * count
     for value in range(count):
         lines = [f.read_text() for f in (tmp_path / "out" / f"p={value}").iterdir()]
@@ -86,7 +86,7 @@ def test_files_have_at_most_so_many_rows_and_about_so_many_bytes(tmp_path, kind)
     numbers = range(5_000)
     columns = {"p": [n % 2 for n in numbers], "n": [hash(str(n)) for n in numbers]}
     batch = pa.RecordBatch.from_pydict(columns, schema)
-    rows = Rows(frame=None, tables=lambda: iter([batch, batch]), schema=schema)
+    rows = Rows(tables=lambda: iter([batch, batch]), schema=schema)
     for size in (FileSize(rows=700), FileSize(bytes=20_000)):
         out = tmp_path / f"{size}"
         assert arrow_writer(kind, {}, ["p"], size)(rows, str(out)) == 10_000

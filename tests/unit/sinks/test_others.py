@@ -30,7 +30,7 @@ SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.string())])
 
 def rows(*values: int) -> Rows:
     batches = [pa.RecordBatch.from_pydict({"n": [v], "s": [f"[{v}]"]}, SCHEMA) for v in values]
-    return Rows(frame=None, tables=lambda: iter(batches), schema=SCHEMA)
+    return Rows(tables=lambda: iter(batches), schema=SCHEMA)
 
 
 def console(limit: int) -> tuple[ConsoleWriter, io.StringIO]:
@@ -40,7 +40,7 @@ def console(limit: int) -> tuple[ConsoleWriter, io.StringIO]:
 
 def test_rows_come_with_exactly_the_planned_columns():
     raw = pa.RecordBatch.from_pydict({"n": pa.array([1], pa.int32()), "s": ["x"]})
-    made = Rows(frame=None, tables=lambda: iter([raw, raw.slice(0, 0)]), schema=SCHEMA)
+    made = Rows(tables=lambda: iter([raw, raw.slice(0, 0)]), schema=SCHEMA)
     assert made.table().equals(pa.table({"n": [1], "s": ["x"]}, SCHEMA))
     assert [batch.num_rows for batch in made.batches()] == [1]
 
@@ -84,7 +84,7 @@ def test_memory_shows_timesteps_from_before_and_after_a_change_of_columns():
     writer = MemoryWriter("out")
     added = pa.schema([pa.field("n", pa.int64(), nullable=False), ("more", pa.int64())])
     batch = pa.RecordBatch.from_pydict({"n": [3], "more": [4]}, added)
-    others = Rows(frame=None, tables=lambda: iter([batch]), schema=added)
+    others = Rows(tables=lambda: iter([batch]), schema=added)
     for timestep, some in enumerate((rows(1), others, rows(5))):
         writer.publish(writer.stage(some, Batch(timestep=timestep)), Batch(timestep=timestep))
     assert writer.table().to_pydict() == {
@@ -154,7 +154,7 @@ def test_noop_reads_nothing_without_spark():
 
     writer = NoopWriter()
     writer.publish(
-        writer.stage(Rows(frame=None, tables=read, schema=SCHEMA), Batch(timestep=1)),
+        writer.stage(Rows(tables=read, schema=SCHEMA), Batch(timestep=1)),
         Batch(timestep=1),
     )
     assert not writer.durable

@@ -40,9 +40,7 @@ def test_rows_are_parted_by_values_and_stay_in_order():
 
 @pytest.mark.parametrize("rows_per_batch", [1, 2, 5])
 def test_every_part_is_one_file_however_rows_come(tmp_path, rows_per_batch):
-    rows = Rows(
-        frame=None, tables=lambda: iter(TABLE.to_batches(rows_per_batch)), schema=TABLE.schema
-    )
+    rows = Rows(tables=lambda: iter(TABLE.to_batches(rows_per_batch)), schema=TABLE.schema)
     written = arrow_writer("csv", {"header": "true"}, ("day", "hm"))(rows, str(tmp_path / "out"))
     assert written == 5
     files = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
@@ -55,7 +53,7 @@ def test_every_part_is_one_file_however_rows_come(tmp_path, rows_per_batch):
 
 
 def test_a_timestep_without_rows_leaves_nothing(tmp_path):
-    rows = Rows(frame=None, tables=lambda: iter([]), schema=TABLE.schema)
+    rows = Rows(tables=lambda: iter([]), schema=TABLE.schema)
     assert arrow_writer("csv", {}, ("day",))(rows, str(tmp_path / "out")) == 0
     assert not (tmp_path / "out").exists()
 

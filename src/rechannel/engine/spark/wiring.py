@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -79,13 +79,19 @@ def _rows_of(
     timestep: Timestep | None,
     kept: Mapping[str, list[str]],
 ) -> Rows:
-    frame = runner.frame(sink.frame, timestep, kept)
+    planned = cache(lambda: runner.frame(sink.frame, timestep, kept))
     source = sink.frame
     if isinstance(source, SinkBufferFrame):
         # A sink that takes Arrow rows reads them from the files, without a Spark job.
         store, keys = runner.store, kept.get(source.node, [])
-        return Rows(frame=frame, tables=lambda: sink_buffer_tables(store, keys), schema=sink.schema)
-    return Rows(frame=frame, tables=lambda: iter(frame.toArrow().to_batches()), schema=sink.schema)
+        return Rows(
+            planned=planned, tables=lambda: sink_buffer_tables(store, keys), schema=sink.schema
+        )
+    return Rows(
+        planned=planned,
+        tables=lambda: iter(planned().toArrow().to_batches()),
+        schema=sink.schema,
+    )
 
 
 def _stages(spark: Any, *, connect: bool) -> Stages:

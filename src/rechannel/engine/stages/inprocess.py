@@ -205,7 +205,6 @@ class InProcessRunner:
     ) -> Rows:
         """Rows of a sink's frame (publishing.RowsOf)."""
         return Rows(
-            frame=None,
             tables=lambda: self.frame_rows(sink.frame, timestep, kept),
             schema=sink.schema,
         )

@@ -122,7 +122,7 @@ class Bench:
         """Rows that tell where they came from: a timestep's source, or its outbox files."""
         values = [timestep.number] if timestep else [int(k) for keys in kept.values() for k in keys]
         batch = pa.RecordBatch.from_pydict({"k": values}, schema=SCHEMA)
-        return Rows(frame=None, tables=lambda: iter([batch]), schema=SCHEMA)
+        return Rows(tables=lambda: iter([batch]), schema=SCHEMA)
 
     def commit(self, number: int) -> dict[str, Any]:
         timestep = Timestep(number=number, stream_ms=0, configuration=Configuration())
