@@ -61,7 +61,7 @@ class Sink:
 
         self.timestep += 1
         batch = Batch(timestep=self.timestep, incarnation="i", digest=f"{self.timestep:032x}")
-        rows = Rows(frame=None, tables=lambda: iter(table.to_batches()), schema=SCHEMA)
+        rows = Rows(tables=lambda: iter(table.to_batches()), schema=SCHEMA)
         self.writer.publish(self.writer.stage(rows, batch), batch)
 
 
