@@ -188,7 +188,8 @@ def main(do: str, bootstrap: str, topic: str, one: str, other: str) -> None:
     """Produce by the clock (one: records per second, other: keys), or read (one: seconds, other: what counts)."""
     if do == "produce":
         produce_by_the_clock(bootstrap, topic, int(one), int(other))
-    print(json.dumps(read_for(bootstrap, topic, float(one), committed=bool(other))))
+    else:
+        print(json.dumps(read_for(bootstrap, topic, float(one), committed=bool(other))))
 
 
 if __name__ == "__main__":

@@ -38,8 +38,8 @@ class Rows:
 
     @cached_property
     def frame(self) -> DataFrame | None:
-        """The rows as a Spark DataFrame; None without Spark. It is made when it is asked for, in some 20 ms: most sinks
-        take Arrow batches.
+        """The rows as a Spark DataFrame; None without Spark. It is made when a sink asks for it: planning takes
+        time, and most sinks take Arrow batches.
         """
         return None if self.planned is None else self.planned()
 

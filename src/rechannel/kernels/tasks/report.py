@@ -1,8 +1,8 @@
 """What a task reports of its work. Reports travel among the data, so only those of successful attempts arrive, once.
 
-It travels as one JSON object in a blob. The driver decodes it once, into a `TaskReport`. It is kept nowhere, so driver
-and workers of one version are all that read it; msgspec takes a sixth of the time of the journal's codec, which counts
-where there are thousands of tasks.
+It travels as one JSON object in a blob. The driver decodes it once, into a `TaskReport`. It is kept nowhere, so only
+a driver of the same version reads it. msgspec is much faster than the journal's codec, which counts where there are
+thousands of tasks.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from rechannel.state.store import Backing
 WRITERS = 8
 """That create a key at the same time."""
 ROUNDS = 8
-"""Keys; a store of which every third one goes to two writers is found out in 96 of 100 tries."""
+"""Keys that are tried. A store that gives every third one to two writers is found out in 96 of 100 tries."""
 
 REMEDY = (
     "Keep the state in a store that can create an object only if it is absent (If-None-Match) and reads what was"
