@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -22,6 +23,10 @@ from rechannel.telemetry.troubles import Trouble
 _LOG = logging.getLogger("rechannel")
 
 
+def nothing() -> None:
+    """Wake no driver."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Gate:
     """What the threads of all lanes wait for."""
@@ -32,6 +37,8 @@ class Gate:
     """Whether each lane publishes in a thread of its own."""
     closed: bool = False
     """Whether no further attempt begins."""
+    wake: Callable[[], None] = nothing
+    """Has the driver look, which may wait for a sink to have room."""
 
 
 class Failures:
@@ -67,6 +74,7 @@ class Failures:
             with self._gate.changed:
                 lane.done()
                 self._gate.changed.notify_all()
+            self._gate.wake()
             return
         if lane.leaving and not fatal(error):
             self.give_up(lane, f"the sink was removed and cannot write: {one_line(error)}")
@@ -128,3 +136,4 @@ class Failures:
         with self._gate.changed:
             lane.work.clear()
             self._gate.changed.notify_all()
+        self._gate.wake()

@@ -24,7 +24,7 @@ from rechannel.engine.journal.log import Journal
 from rechannel.engine.journal.quarantine import owed
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.physical import SinkPlan
-from rechannel.engine.publish.failures import Failures, Gate
+from rechannel.engine.publish.failures import Failures, Gate, nothing
 from rechannel.engine.publish.lane import Lane, Work, drop
 from rechannel.engine.publish.quarantining import Quarantining
 from rechannel.engine.stages.runner import Timestep
@@ -50,10 +50,6 @@ _LOG = logging.getLogger("rechannel")
 
 CLOSING_SECONDS = 60.0
 """How long all sinks together may take to finish when the job ends."""
-
-
-def nothing() -> None:
-    """Wake no driver."""
 
 
 class Publisher:
@@ -82,12 +78,12 @@ class Publisher:
         the sinks' jobs. columns: of sink-buffer files of earlier drivers.
         """
         self._columns = columns
-        self._tell, self._wake_driver = tell, wake
+        self._tell = tell
         self._trouble = trouble
         self._rows_of = rows_of
         self._journal = journal
         self._backlog = backlog
-        self._gate = Gate()
+        self._gate = Gate(wake=wake)
         self._meaning = meaning
         self._quarantining = Quarantining(journal, trouble)
         self._failures = Failures(
@@ -304,7 +300,7 @@ class Publisher:
                 lane.done()
                 self._gate.changed.notify_all()
                 self._tell(work.batch.timestep, lane.name, duration_ms=took, again=work.again)
-            self._wake_driver()
+            self._gate.wake()
         if lane.leaving:
             self._dismiss()
 

@@ -699,3 +699,17 @@ def test_an_attempt_that_failed_keeps_no_client_alive():
     assert isinstance(kept[0], StorageError)
     assert gone[0]() is None
     bench.publisher.close()
+
+
+def test_a_driver_that_waits_for_room_is_woken_when_a_sink_goes_into_quarantine():
+    def fail() -> None:
+        raise StorageError("the disk is full")
+
+    bench = Bench(behind=Sink(before=fail), backlog=1, failure=OnFailure(attempts=1, then="skip"))
+    bench.commit(1)
+    bench.commit(2)
+    while bench.publisher.publish_next():
+        pass
+    assert bench.publisher.standing()["behind"]["quarantine"]
+    assert bench.woken[-1]
+    assert len(bench.woken) == 3  # two timesteps to the other sink, and the quarantine
