@@ -40,6 +40,7 @@ from benchmarks import (
     telemetry_overhead,
     trisk,
     watching,
+    width,
 )
 from benchmarks.autopilot import benchmark as autopilot
 from benchmarks.harness import Benchmark
@@ -72,6 +73,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         tables,
         ingest,
         bins,
+        width,
         rescale_peer,
         sliding,
         profile,

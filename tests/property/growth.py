@@ -18,7 +18,8 @@ from collections.abc import Iterable
 
 from rechannel.engine.journal.state import JournalState
 from rechannel.state.keys import JOURNAL, SEGMENTS, SINK_BUFFERS, SNAPSHOTS, timestep_of
-from rechannel.state.manifest import Manifest, Run
+from rechannel.state.manifest import Manifest
+from rechannel.state.run import Run
 from rechannel.state.store import Store
 
 

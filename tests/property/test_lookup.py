@@ -15,7 +15,7 @@ from rechannel.kernels.lsm.lookup import find, gather
 from rechannel.kernels.lsm.merge import merge_rows, slices_of
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import SPACE, Intervals
-from rechannel.state.manifest import Run
+from rechannel.state.run import Run
 from rechannel.state.stores.memory import MemoryStore
 from tests.support.runs import STATE, Hash, opened, state_of, weak, write_run
 

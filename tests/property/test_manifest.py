@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import pickle
 from dataclasses import replace
+from weakref import ref
 
 import pytest
 from hypothesis import given
@@ -12,12 +15,19 @@ from hypothesis import strategies as st
 from rechannel.model.codec import decode, encode
 from rechannel.model.hashspace import SPACE, Intervals
 from rechannel.model.routing import Routing
-from rechannel.state.manifest import Edit, Manifest, Run
+from rechannel.model.spread import SpreadBin
+from rechannel.state.manifest import WIDE, Edit, Manifest
+from rechannel.state.run import Run
+from rechannel.state.run_table import RunTable
 
 # The twin knows 16 places; place c stands for [c, c + 1) * STEP.
 PLACES = 16
 STEP = SPACE // PLACES
 SETS = st.frozensets(st.integers(0, PLACES - 1), min_size=1)
+FORMS = pytest.mark.parametrize(
+    "empty", [Manifest(), Manifest(RunTable.of(()))], ids=["values", "columns"]
+)
+"""Manifests of few runs hold them one by one, those of many as columns."""
 
 
 def of(places: frozenset[int]) -> Intervals:
@@ -65,9 +75,10 @@ def histories(draw) -> list[tuple[Edit, dict[int, list[str]]]]:
     return story
 
 
-@given(histories())
-def test_every_place_sees_the_runs_that_count_there(history):
-    manifest = Manifest()
+@FORMS
+@given(history=histories())
+def test_every_place_sees_the_runs_that_count_there(empty, history):
+    manifest = empty
     for edit, twin in history:
         manifest = manifest.apply(edit)
         seen = {c: manifest.within(of(frozenset([c]))) for c in range(PLACES)}
@@ -75,9 +86,10 @@ def test_every_place_sees_the_runs_that_count_there(history):
         assert manifest.segments() == {name for names in twin.values() for name in names}
 
 
-@given(histories(), SETS)
-def test_within_is_the_manifest_seen_through_a_window(history, window):
-    manifest = Manifest()
+@FORMS
+@given(history=histories(), window=SETS)
+def test_within_is_the_manifest_seen_through_a_window(empty, history, window):
+    manifest = empty
     for edit, _ in history:
         manifest = manifest.apply(edit)
     seen = manifest.within(of(window))
@@ -90,11 +102,8 @@ def test_within_is_the_manifest_seen_through_a_window(history, window):
 
 @given(histories())
 def test_json_is_read_as_it_was_written(history):
-    manifest = Manifest()
     for edit, _ in history:
         assert decode(Edit, json.loads(json.dumps(encode(edit)))) == edit
-        manifest = manifest.apply(edit)
-    assert decode(Manifest, json.loads(json.dumps(encode(manifest)))) == manifest
 
 
 @given(SETS, SETS)
@@ -109,26 +118,91 @@ def test_unclipped_runs_are_short_in_json():
     assert decode(Run, encode(whole)) == whole
 
 
-def test_an_edit_does_not_change_the_manifest_it_is_applied_to():
-    before = Manifest().apply(Edit(add=(run(1, frozenset({0})),)))
+@FORMS
+def test_an_edit_does_not_change_the_manifest_it_is_applied_to(empty):
+    before = empty.apply(Edit(add=(run(1, frozenset({0})),)))
     after = before.apply(Edit(retire=(((1,), Intervals.everything()),)))
     assert [r.seq for r in before.runs] == [1]
     assert after.runs == ()
 
 
+@FORMS
 @given(
-    histories(),
-    st.lists(st.integers(0, 3), min_size=PLACES, max_size=PLACES),
-    st.integers(1, PLACES),
+    story=histories(),
+    owners=st.lists(st.integers(0, 3), min_size=PLACES, max_size=PLACES),
+    bins=st.integers(1, PLACES),
+    spread=st.integers(0, PLACES - 1),
 )
-def test_each_task_gets_what_meets_its_hashes(story, owners, bins):
+def test_each_task_gets_what_meets_its_hashes(empty, story, owners, bins, spread):
     starts = tuple(c * PLACES // bins * STEP for c in range(bins))
     routing = Routing(starts=starts, owners=tuple(owners[:bins]), tasks=5)
-    manifest = Manifest()
+    if spread < bins:  # its owner has it apart from the bins beside it
+        lo, hi = routing.span(spread)
+        tasks = (owners[spread], 4)
+        routing = routing.with_spreads([SpreadBin(lo=lo, hi=hi, tasks=tasks, side=0)])
+    manifest = empty
     for edit, _ in story:
         manifest = manifest.apply(edit)
     for task, held in enumerate(manifest.by_task(routing)):
         assert held.runs == manifest.within(routing.intervals_of(task))
     totals = Manifest(tuple(replace(run, seq=-run.seq, level=-1) for run in manifest.runs))
+    if manifest.runs and empty.runs.__class__ is RunTable:
+        totals = empty.apply(Edit(add=tuple(totals.runs)))
     for task, held in enumerate(totals.by_task(routing)):
         assert (held.state, held.no_state) == ((), totals.totals(routing.intervals_of(task)))
+
+
+TIMES = st.one_of(st.none(), st.tuples(st.integers(-(2**63), 5), st.integers(6, 2**63 - 1)))
+
+
+@given(
+    histories(),
+    st.lists(
+        st.fixed_dictionaries(
+            {
+                "due": TIMES,
+                "awaited": st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)),
+                "processing": TIMES,
+                "digest": st.one_of(st.none(), st.text()),
+                "level": st.integers(-2, 30),
+                "span": st.sampled_from([0, 1, STEP, SPACE]),
+            }
+        ),
+        min_size=12,
+        max_size=12,
+    ),
+)
+def test_both_forms_hold_the_same_runs(history, times):
+    """Few runs and many are the same values after the same edits, and as they are sent to tasks."""
+    values, columns = Manifest(), Manifest(RunTable.of(()))
+    for (made, _), each in zip(history, times, strict=False):
+        edit = replace(made, add=tuple(replace(run, **each) for run in made.add))
+        values, columns = values.apply(edit), columns.apply(edit)
+        assert isinstance(values.runs, tuple)
+        assert isinstance(columns.runs, RunTable)
+        assert tuple(columns.runs) == values.runs
+        assert columns.runs == values.runs
+        assert hash(columns) == hash(values)
+        assert columns.size == values.size
+        assert (columns.state, columns.no_state) == (values.state, values.no_state)
+        assert columns.segments() == values.segments()
+        assert pickle.loads(pickle.dumps(columns)) == pickle.loads(pickle.dumps(values))
+        assert [columns.runs[i] for i in range(len(values.runs))] == list(values.runs)
+        assert columns.runs[1:][::-1] == values.runs[1:][::-1]
+
+
+def test_many_runs_are_kept_as_columns():
+    few = Manifest().apply(Edit(add=tuple(run(seq, frozenset({0})) for seq in range(WIDE))))
+    assert isinstance(few.runs, tuple)
+    many = few.apply(Edit(add=(run(WIDE, frozenset({0})),)))
+    assert isinstance(many.runs, RunTable)
+    assert [r.seq for r in many.runs] == list(range(WIDE, -1, -1))
+
+
+def test_an_edit_that_is_applied_twice_is_carried_out_once():
+    before, edit = Manifest(), Edit(add=(run(1, frozenset({0})),))
+    assert before.apply(edit) is before.apply(edit)
+    assert before.apply(replace(edit)) == before.apply(edit)
+    kept = ref(before.apply(edit))
+    gc.collect()
+    assert kept() is None  # an old manifest, such as that of a savepoint, keeps no later one

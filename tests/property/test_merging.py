@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rechannel.model.hashspace import SPACE, Intervals
-from rechannel.state.manifest import Edit, Manifest, Run
+from rechannel.state.manifest import Edit, Manifest
 from rechannel.state.merging import APART, MergePolicy, plan_merges
+from rechannel.state.run import Run
 
 PLACES = 16
 STEP = SPACE // PLACES

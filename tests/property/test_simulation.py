@@ -25,7 +25,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -58,6 +58,7 @@ from rechannel.reconfigure.changes.together import parts_of
 from rechannel.reconfigure.moment import EventMoment
 from rechannel.reconfigure.record import Phase
 from rechannel.settings import Settings
+from rechannel.state import manifest
 from rechannel.state.keys import SEGMENTS, SINK_BUFFERS
 from rechannel.state.merging import MergePolicy
 from rechannel.telemetry.events import TimestepStarted
@@ -548,10 +549,16 @@ def controlled(seed: int) -> Counter[str]:
 def scheduled(seed: int, *, controlled: bool) -> Counter[str]:
     """One schedule; what happened in it."""
     rng, own = Random(seed), Random(f"controllers {seed}") if controlled else None
-    if rng.random() < 0.8:
-        return run_schedule(rng, own)
-    with weak_hash(rng.choice((0, 1, 3))):
-        return run_schedule(rng, own) + Counter({"weak hash": 1})
+    with ExitStack() as stack:
+        happened = Counter[str]()
+        if seed % 2:
+            patch = stack.enter_context(pytest.MonkeyPatch.context())
+            patch.setattr(manifest, "WIDE", 0)  # all runs are kept as columns
+            happened["columns of runs"] += 1
+        if rng.random() >= 0.8:
+            stack.enter_context(weak_hash(rng.choice((0, 1, 3))))
+            happened["weak hash"] += 1
+        return run_schedule(rng, own) + happened
 
 
 def controllers_of(rng: Random, program: Program) -> Controllers:

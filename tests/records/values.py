@@ -60,7 +60,8 @@ from rechannel.reconfigure.record import Phase, Record, TakenStep
 from rechannel.reconfigure.steps import Assign, BinMove, Step
 from rechannel.reconfigure.topology.meta import MetaTopology
 from rechannel.reconfigure.topology.values import OperatorTopology, StateEdge, Tasks
-from rechannel.state.manifest import Edit, Manifest, Run
+from rechannel.state.manifest import Edit, Manifest
+from rechannel.state.run import Run
 from rechannel.telemetry import events as telemetry
 from rechannel.telemetry.task_finished import (
     Kept,

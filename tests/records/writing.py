@@ -21,7 +21,8 @@ from rechannel.reconfigure.moment import EventMoment
 from rechannel.reconfigure.plan import Plan
 from rechannel.reconfigure.record import Record
 from rechannel.reconfigure.steps import Step
-from rechannel.state.manifest import Edit, Run
+from rechannel.state.manifest import Edit
+from rechannel.state.run import Run
 from rechannel.state.sealed import canonical
 from rechannel.telemetry.events import event_from_json as telemetry_from_json
 from rechannel.telemetry.events import event_to_json as telemetry_to_json

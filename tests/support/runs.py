@@ -10,7 +10,7 @@ import pyarrow as pa
 from rechannel.kernels.lsm.lookup import OpenRun
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import SPACE, HashArray, Intervals
-from rechannel.state.manifest import Run
+from rechannel.state.run import Run
 from rechannel.state.segments.segment import SegmentMeta, open_segment, write_segment
 from rechannel.state.store import Store
 

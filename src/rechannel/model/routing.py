@@ -96,6 +96,11 @@ class Routing:
         first = np.flatnonzero(begins[:-1])
         return np.asarray(self.starts, dtype=np.uint64)[first], owners[first]
 
+    @property
+    def pieces(self) -> tuple[HashArray, npt.NDArray[np.int32]]:
+        """Neighbouring bins of one owner, joined: the first hash and the owner of each, ascending."""
+        return self._runs
+
     def task_of(self, hashes: HashArray) -> npt.NDArray[np.int32]:
         """Return the owner of every hash. Shape (rows,) -> (rows,)."""
         first, owners = self._runs

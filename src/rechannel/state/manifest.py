@@ -13,132 +13,20 @@ nothing else, and the size of a manifest depends on tasks, runs and moved bins.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import overload
+from weakref import ref
 
-from rechannel.model.codec import Json, form
-from rechannel.model.hashspace import SPACE, Intervals, spans_from_json, spans_to_json
+import numpy as np
+
+from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
+from rechannel.state.run import Run
+from rechannel.state.run_table import IntArray, RunTable
 
-TOTALS, CHANGES = -1, -2
-"""Levels of runs that hold no state: totals, and changes to them since. Their seqs are negative."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """One segment, clipped."""
-
-    segment: str
-    """Key of the segment's file in the store."""
-    clip: Intervals
-    """The hashes for which this run still counts."""
-    seq: int
-    """Recency: of all runs that contain a hash, the one with the highest seq wins."""
-    level: int
-    """How many merges its rows went through (0 = written by a timestep); below 0, see `TOTALS`."""
-    rows: int
-    """Rows of the whole segment, before clipping."""
-    size: int
-    """Bytes of the whole segment, before clipping."""
-    span: int
-    """Width of the intervals for which the segment was written. Rows are spread evenly over it,
-    since hashes are uniform.
-    """
-    due: tuple[int, int] | None = None
-    """First event time for which a row of the segment has a timer (the end of time if none has),
-    and the last one for which a row has a timer or is kept for other rows. None if rows are
-    kept whatever the time.
-    """
-    awaited: int | None = None
-    """Last event time for which a row has a timer; None if it is the last one of `due`."""
-    digest: str | None = None
-    """Digest of the segment's content; None if unknown, as in older journals."""
-    processing: tuple[int, int] | None = None
-    """First and last processing time for which a row of the segment has a timer, beside timers of event time; None if
-    none has.
-    """
-
-    def rings(self, after: int, until: int) -> bool:
-        """Return whether a row may have a timer for a processing time in (after, until], beside those of event time."""
-        return (
-            self.processing is not None
-            and self.processing[0] <= until
-            and self.processing[1] > after
-        )
-
-    def waits(self, after: int, until: int) -> bool:
-        """Return whether a row may have a timer for an event time in (after, until]."""
-        return self.due is not None and self.due[0] <= until and self.last_awaited > after
-
-    @property
-    def last_awaited(self) -> int:
-        """Last event time for which a row has a timer. Raises ValueError without `due`."""
-        if self.due is None:
-            msg = f"rows of {self.segment} wait for no time"
-            raise ValueError(msg)
-        return self.due[1] if self.awaited is None else self.awaited
-
-    @property
-    def expected(self) -> float:
-        """Expected number of rows where the run counts."""
-        width = self.clip.width
-        return self.rows if width == self.span else self.rows * width / self.span
-
-    @property
-    def expected_bytes(self) -> float:
-        """Expected bytes where the run counts."""
-        return self.size * self.clip.width / self.span if self.span else 0.0
-
-    def rows_in(self, where: Intervals) -> float:
-        """Return the expected number of rows in the given hashes."""
-        return self.rows * self.clip.intersect(where).width / self.span if self.span else 0.0
-
-
-def _as_row(run: Run) -> Json:
-    """Write a run as a list: a whole clip as null, and the last members only if they are known."""
-    whole = run.clip.spans == ((0, SPACE),)
-    return [
-        run.segment,
-        None if whole else spans_to_json(run.clip),
-        run.seq,
-        run.level,
-        run.rows,
-        run.size,
-        str(run.span),
-        *_optional(run),
-    ]
-
-
-def _optional(run: Run) -> list[Json]:
-    due: list[Json] | None = None
-    if run.due is not None:
-        due = [*run.due, *([] if run.awaited is None else [run.awaited])]
-    if run.processing is not None:
-        due = [*(run.due or (None, None)), run.awaited, *run.processing]
-    if run.digest is not None:
-        return [due, run.digest]
-    return [] if due is None else [due]
-
-
-def _from_row(data: Json) -> Run:
-    segment, clip, seq, level, rows, size, span, *more = data
-    due, digest = (*more, None, None)[:2]
-    return Run(
-        segment=segment,
-        clip=Intervals.everything() if clip is None else spans_from_json(clip),
-        seq=seq,
-        level=level,
-        rows=rows,
-        size=size,
-        span=int(span),
-        due=(due[0], due[1]) if due and due[0] is not None else None,
-        awaited=due[2] if due and len(due) > 2 else None,
-        processing=(due[3], due[4]) if due and len(due) > 4 else None,
-        digest=digest,
-    )
-
-
-form(Run, encode=_as_row, decode=_from_row)
+WIDE = 512
+"""A manifest of more runs keeps them as columns, from then on. Of few runs, Python's own values are faster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,18 +41,40 @@ class Edit:
     """New runs."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Manifest:
     """The live state of one operator at one timestep: runs, newest first."""
 
-    runs: tuple[Run, ...] = ()
+    runs: Sequence[Run] = ()
+    """A tuple, or a `RunTable` where there are many."""
+    _next: tuple[Edit, ref[Manifest]] | None = field(
+        default=None, init=False, repr=False, compare=False
+    )
+    """The edit that was applied last, and what it made: the driver's loop and its journal both apply it. What it made
+    is not kept alive by this, or a savepoint would keep all manifests since.
+    """
 
     def apply(self, edit: Edit) -> Manifest:
         """Return the manifest after one timestep. Runs that no longer count anywhere are dropped."""
+        known = None
+        if self._next is not None and self._next[0] is edit:
+            known = self._next[1]()
+        made = known or Manifest(self._applied(edit))
+        object.__setattr__(self, "_next", (edit, ref(made)))
+        return made
+
+    def __reduce__(self) -> tuple[type[Manifest], tuple[Sequence[Run]]]:
+        """Pickle the runs."""
+        return Manifest, (self.runs,)
+
+    def _applied(self, edit: Edit) -> Sequence[Run]:
+        if isinstance(self.runs, RunTable):
+            return self.runs.applied(edit.retire, edit.add)
         gone = _retired(edit)
         kept = (_without(run, gone[run.seq]) if run.seq in gone else run for run in self.runs)
         runs = [run for run in kept if run.clip] + list(edit.add)
-        return Manifest(tuple(sorted(runs, key=lambda run: -run.seq)))
+        ordered = sorted(runs, key=lambda run: -run.seq)
+        return RunTable.of(ordered) if len(ordered) > WIDE else tuple(ordered)
 
     @property
     def state(self) -> tuple[Run, ...]:
@@ -176,16 +86,32 @@ class Manifest:
         """Runs that hold totals, or changes to them."""
         return tuple(run for run in self.runs if run.level < 0)
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Rows of the runs that hold state, and bytes of all runs, before clipping."""
+        if isinstance(self.runs, RunTable):
+            return self.runs.total("rows", state=True), self.runs.total("size", state=False)
+        rows = sum([run.rows for run in self.runs if run.level >= 0])
+        return rows, sum([run.size for run in self.runs])
+
     def within(self, where: Intervals) -> tuple[Run, ...]:
         """Return the runs of state that meet the given hashes, clipped to them, newest first."""
-        return _clipped(self.state, where)
+        return tuple(run for run in self._met(where) if run.level >= 0)
 
     def totals(self, where: Intervals) -> tuple[Run, ...]:
         """Return the runs of totals that meet the given hashes, clipped to them."""
-        return _clipped(self.no_state, where)
+        return tuple(run for run in self._met(where) if run.level < 0)
 
-    def by_task(self, routing: Routing) -> list[Manifest]:
+    def _met(self, where: Intervals) -> tuple[Run, ...]:
+        if isinstance(self.runs, RunTable):
+            return self.runs.within(where)
+        return _clipped(self.runs, where)
+
+    def by_task(self, routing: Routing) -> Sequence[Manifest]:
         """Return what each task reads: every run that meets the hashes that it owns, clipped to them."""
+        if isinstance(self.runs, RunTable):
+            runs, owner = self.runs.by_owner(*routing.pieces)
+            return _Parts(runs, np.searchsorted(owner, np.arange(routing.tasks + 1)))
         parts: list[list[Run]] = [[] for _ in range(routing.tasks)]
         for run in self.runs:
             for task in routing.tasks_in(run.clip):
@@ -194,7 +120,36 @@ class Manifest:
 
     def segments(self) -> set[str]:
         """Return the keys of all segments that count."""
+        if isinstance(self.runs, RunTable):
+            return self.runs.segments()
         return {run.segment for run in self.runs}
+
+
+@dataclass(frozen=True)
+class _Parts(Sequence[Manifest]):
+    """What each task reads, made of a table when it is asked for."""
+
+    runs: RunTable
+    """By task."""
+    starts: IntArray
+    """Where the runs of each task begin, and where those of the last one end. Shape (tasks + 1,)."""
+
+    def __len__(self) -> int:
+        """Return the number of tasks."""
+        return len(self.starts) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> Manifest: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Manifest]: ...
+
+    def __getitem__(self, index: int | slice) -> Manifest | list[Manifest]:
+        """Return what a task reads, or several of them."""
+        if isinstance(index, slice):
+            return [self[task] for task in range(*index.indices(len(self)))]
+        task = range(len(self))[index]
+        return Manifest(self.runs[int(self.starts[task]) : int(self.starts[task + 1])])
 
 
 def _retired(edit: Edit) -> dict[int, Intervals]:

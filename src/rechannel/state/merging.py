@@ -37,7 +37,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rechannel.model.hashspace import Intervals
-from rechannel.state.manifest import Run
+from rechannel.state.run import Run
 
 BASE_LEVEL = 30
 """Level of a run below which nothing older remains: only the last sweep takes it."""

@@ -7,7 +7,7 @@ import pytest
 from rechannel.model.codec import decode, encode
 from rechannel.model.eventtime import ENDED, NEVER
 from rechannel.model.hashspace import Intervals
-from rechannel.state.manifest import Run
+from rechannel.state.run import Run
 
 RUN = Run(segment="s", clip=Intervals.everything(), seq=1, level=0, rows=2, size=1, span=1)
 

@@ -11,8 +11,9 @@ import pytest
 
 from rechannel.model.codec import encode
 from rechannel.model.hashspace import SPACE, Intervals
-from rechannel.state.manifest import Edit, Manifest, Run
+from rechannel.state.manifest import Edit, Manifest
 from rechannel.state.merging import APART, BASE_LEVEL, Merge, MergePolicy, plan_merges, portion
+from rechannel.state.run import Run
 
 EVERYTHING = Intervals.everything()
 PROBES = (1, SPACE // 3, SPACE // 2, SPACE - 1)

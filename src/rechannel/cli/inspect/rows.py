@@ -30,7 +30,8 @@ from rechannel.kernels.lsm.merge import Rows, merge_rows, slices_of
 from rechannel.model.ddl import columns_text
 from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
-from rechannel.state.manifest import Manifest, Run
+from rechannel.state.manifest import Manifest
+from rechannel.state.run import Run
 from rechannel.state.segments.segment import open_segment
 
 SLICE_ROWS = 100_000

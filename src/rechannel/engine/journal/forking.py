@@ -44,7 +44,7 @@ def beginning_of(
         savepoint=name,
         timestep=savepoint.timestep,
         stream_ms=savepoint.version.stream_ms,
-        edits={n: Edit(add=m.runs) for n, m in savepoint.version.manifests.items()},
+        edits={n: Edit(add=tuple(m.runs)) for n, m in savepoint.version.manifests.items()},
         times=savepoint.version.times,
         offsets=savepoint.offsets,
         configuration=savepoint.configuration,

@@ -20,7 +20,8 @@ from rechannel.model.codec import ABSENT, Json, decode, encode, written
 from rechannel.model.configuration import Configuration
 from rechannel.model.eventtime import Times
 from rechannel.reconfigure.coordination import Coordination
-from rechannel.state.manifest import Manifest, Run
+from rechannel.state.manifest import Manifest
+from rechannel.state.run import Run
 from rechannel.state.sealed import seal, unseal
 
 FORMAT = LASTING

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from rechannel.dataflow.graph.nodes import Source, Stateful
 from rechannel.engine.program.physical import PhysicalPlan, Stage
 from rechannel.errors import TimestepError
-from rechannel.kernels.protocol.program import Address, SharedState, StageStep, TaskState
+from rechannel.kernels.protocol.program import Address, SharedState, StageStep
+from rechannel.kernels.protocol.task_states import TaskStates
 from rechannel.kernels.tasks.clocks import handed_on
 from rechannel.kernels.tasks.report import StateReport, TaskReport
 from rechannel.model.configuration import Combine, Configuration, OperatorConfiguration
@@ -16,8 +17,8 @@ from rechannel.model.eventtime import Times, advance
 from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
 from rechannel.model.spread import SpreadBin
-from rechannel.state.manifest import Edit, Manifest, Run
-from rechannel.state.merging import BASE_LEVEL, Merge, MergePolicy, plan_merges
+from rechannel.state.manifest import Edit, Manifest
+from rechannel.state.merging import MergePolicy
 
 
 def first_configuration(
@@ -149,39 +150,33 @@ def task_states(
     *,
     rewrite: Intervals | None = None,
     lasts_us: int | None = None,
-) -> tuple[TaskState, ...]:
+) -> TaskStates:
     """State that each task reads and merges.
 
     rewrite: hashes to write anew, whichever task owns them. lasts_us: see `plan_merges`.
     """
-    made = []
-    for task, held in enumerate(manifest.by_task(routing)):
-        own, runs = routing.intervals_of(task), held.state
-        where = own.intersect(rewrite) if rewrite else Intervals.nothing()
-        merges = (
-            _rewrites(runs, where) if where else plan_merges(runs, own, timestep, policy, lasts_us)
-        )
-        shared = _shared(routing, task, manifest) if routing.spreads else ()
-        state = TaskState(own=own, runs=runs, merges=merges, totals=held.no_state, shared=shared)
-        made.append(state)
-    return tuple(made)
+    return TaskStates(
+        manifests=manifest.by_task(routing),
+        routing=routing,
+        timestep=timestep,
+        policy=policy,
+        rewrite=rewrite,
+        lasts_us=lasts_us,
+        shared=_shared(routing, manifest),
+    )
 
 
-def _rewrites(runs: Sequence[Run], where: Intervals) -> tuple[Merge, ...]:
-    """Return what writes the state in some hashes anew; nothing if none is there."""
-    met = sorted({run.seq for run in runs if run.clip.intersect(where)}, reverse=True)
-    anew = Merge(seqs=tuple(met), where=where, level=BASE_LEVEL, bottom=True)
-    return (anew,) if met else ()
-
-
-def _shared(routing: Routing, task: int, manifest: Manifest) -> tuple[SharedState, ...]:
-    """Return the state of the spread bins that a task shares: all of it, also where another task owns the bin."""
-    out = []
+def _shared(routing: Routing, manifest: Manifest) -> Mapping[int, tuple[SharedState, ...]]:
+    """Return, by task, the state of the spread bins that it shares: all of it, also where another task owns the bin."""
+    out: dict[int, tuple[SharedState, ...]] = {}
     for spread in routing.spreads:
-        share, own = spread.share_of(task), Intervals(((spread.lo, spread.hi),))
-        if share is not None:
-            out.append(SharedState(own=own, share=share, runs=manifest.within(own)))
-    return tuple(out)
+        own = Intervals(((spread.lo, spread.hi),))
+        runs = manifest.within(own)
+        for task in spread.tasks:
+            share = spread.share_of(task)
+            if share is not None:
+                out[task] = (*out.get(task, ()), SharedState(own=own, share=share, runs=runs))
+    return out
 
 
 def _combined(plan: PhysicalPlan, configuration: Configuration, operator: str) -> bool:

@@ -19,7 +19,8 @@ from rechannel.model.eventtime import Clock
 from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
 from rechannel.state.keys import timestep_of
-from rechannel.state.manifest import Manifest, Run
+from rechannel.state.manifest import Manifest
+from rechannel.state.run import Run
 from rechannel.state.segments.segment import forget_segments
 
 PIECE_ROWS = 500_000

@@ -23,8 +23,9 @@ from rechannel.kernels.tasks.edit import Counts, EditFunction, edited
 from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
 from rechannel.operators.checks import suggest
-from rechannel.state.manifest import Edit, Manifest, Run
+from rechannel.state.manifest import Edit, Manifest
 from rechannel.state.merging import BASE_LEVEL
+from rechannel.state.run import Run
 
 PIECE_ROWS = 1_000_000
 """Rows that a function is given at a time, about."""

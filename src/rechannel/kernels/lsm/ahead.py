@@ -25,7 +25,7 @@ from rechannel.kernels.lsm.prefetch import Prefetched, prefetch
 from rechannel.kernels.protocol.program import StageProgram
 from rechannel.model.codec import decode, encode
 from rechannel.model.hashspace import Intervals
-from rechannel.state.manifest import Run
+from rechannel.state.run import Run
 
 PAUSE = 1.0
 """Pause after a piece, in multiples of the time it took: 1 leaves the line to the store free half of the time."""

@@ -26,7 +26,7 @@ from rechannel.kernels.protocol.program import BroadcastState, StageProgram
 from rechannel.model.buffers import Mask
 from rechannel.model.eventtime import Clock
 from rechannel.model.routing import Routing
-from rechannel.state.manifest import Run
+from rechannel.state.run import Run
 
 BROADCAST_BYTES = 64 << 20
 """Largest table of a broadcast input, in Arrow."""

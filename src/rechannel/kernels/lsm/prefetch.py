@@ -14,7 +14,7 @@ from rechannel.errors import MissingFileError
 from rechannel.kernels.protocol.program import StageProgram
 from rechannel.model.hashspace import Intervals
 from rechannel.state.cache.fetch_time import fetched
-from rechannel.state.manifest import Run
+from rechannel.state.run import Run
 from rechannel.state.segments.segment import open_segment
 from rechannel.state.store import RangedStore
 

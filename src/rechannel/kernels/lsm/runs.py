@@ -20,8 +20,8 @@ from rechannel.model.buffers import IntArray
 from rechannel.model.eventtime import ENDED, NEVER, Clock
 from rechannel.model.hashspace import Intervals
 from rechannel.state.keys import segment_key
-from rechannel.state.manifest import Run
 from rechannel.state.merging import BASE_LEVEL
+from rechannel.state.run import Run
 from rechannel.state.segments.segment import SegmentMeta, Written, open_segment, write_segment
 
 

@@ -6,7 +6,7 @@ emits goes down a tree of branches, in which a user's function runs once, howeve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -19,8 +19,8 @@ from rechannel.model.eventtime import Clock, TimeInput, Times
 from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
 from rechannel.model.spread import Share
-from rechannel.state.manifest import Run
 from rechannel.state.merging import Merge
+from rechannel.state.run import Run
 from rechannel.state.store import Store
 
 BatchFunction = Callable[[pa.RecordBatch], pa.RecordBatch | Iterable[pa.RecordBatch]]
@@ -193,7 +193,7 @@ class StageStep:
     """By (consumer, input)."""
     reports_to: int = -1
     """Partition that reports go to; -1 = the Spark action itself reads them."""
-    tasks: tuple[TaskState, ...] = ()
+    tasks: Sequence[TaskState] = ()
     """State of each task of a stateful stage."""
     routing: Routing | None = None
     """Routing of a stateful stage, for rows per bin."""

@@ -13,7 +13,7 @@ from rechannel.kernels.shuffle.receive import Received
 from rechannel.kernels.tasks.report import HotKey
 from rechannel.model.hashspace import SPACE
 from rechannel.model.routing import Routing
-from rechannel.state.manifest import Run
+from rechannel.state.run import Run
 
 Counts = npt.NDArray[np.int64]
 

@@ -32,7 +32,8 @@ from rechannel.kernels.shuffle.wire import Blob
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import SPACE, HashArray, Intervals
 from rechannel.model.spread import Share
-from rechannel.state.manifest import Manifest, Run
+from rechannel.state.manifest import Manifest
+from rechannel.state.run import Run
 
 SHARE = 8
 """Rows of a part take this fraction (1/8) of a task's memory: they are there as received, as sorted, and as results."""

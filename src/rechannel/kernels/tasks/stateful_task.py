@@ -47,7 +47,8 @@ from rechannel.model.eventtime import NEVER, Clock, Times
 from rechannel.model.hashspace import HashArray
 from rechannel.model.routing import Routing
 from rechannel.model.spread import Share
-from rechannel.state.manifest import Edit, Run
+from rechannel.state.manifest import Edit
+from rechannel.state.run import Run
 
 IN_HAND = 4
 """Blobs that arrive stay in memory up to this fraction (1/4) of a task's memory, then go to disk."""

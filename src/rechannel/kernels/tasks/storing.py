@@ -14,8 +14,9 @@ from rechannel.kernels.tasks.parts import SHARE, Part
 from rechannel.model.buffers import Mask
 from rechannel.model.eventtime import Clock
 from rechannel.model.hashspace import Intervals
-from rechannel.state.manifest import Edit, Run
+from rechannel.state.manifest import Edit
 from rechannel.state.merging import BASE_LEVEL, Merge, portion
+from rechannel.state.run import Run
 
 INLINE = 2.0
 """A task rewrites all its state if that has at most this many times as many rows as change.

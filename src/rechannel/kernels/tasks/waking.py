@@ -21,7 +21,7 @@ from rechannel.kernels.tasks.measure import Measures
 from rechannel.model.buffers import IntArray
 from rechannel.model.eventtime import ENDED, Clock
 from rechannel.model.hashspace import Intervals
-from rechannel.state.manifest import Run
+from rechannel.state.run import Run
 
 TimerOf = Callable[[Columns, Columns], IntArray | None]
 """(keys, state) -> the time of each row's timer; None if no row has one."""

@@ -28,7 +28,8 @@ from rechannel.model.eventtime import NEVER, Clock
 from rechannel.model.hashspace import HashArray, Intervals
 from rechannel.operators.aggregate.running_totals import LEAVES, Running, picked
 from rechannel.operators.window.panes import Panes
-from rechannel.state.manifest import CHANGES, TOTALS, Edit, Run
+from rechannel.state.manifest import Edit
+from rechannel.state.run import CHANGES, TOTALS, Run
 from rechannel.state.segments.segment import open_segment
 
 if TYPE_CHECKING:

@@ -26,7 +26,8 @@ from rechannel.model.bad_rows import Counted
 from rechannel.model.configuration import Configuration, OperatorConfiguration
 from rechannel.model.hashspace import SPACE, Intervals
 from rechannel.model.routing import Routing
-from rechannel.state.manifest import Edit, Run
+from rechannel.state.manifest import Edit
+from rechannel.state.run import Run
 from rechannel.state.sealed import seal
 
 RUN = Run(

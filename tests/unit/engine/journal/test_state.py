@@ -31,7 +31,8 @@ from rechannel.model.codec import decode, encode
 from rechannel.model.configuration import Configuration
 from rechannel.model.hashspace import SPACE, Intervals
 from rechannel.state.keys import segment_key, sink_buffer_key
-from rechannel.state.manifest import Edit, Manifest, Run
+from rechannel.state.manifest import Edit, Manifest
+from rechannel.state.run import Run
 from rechannel.state.sealed import seal
 
 OPENED = Opened(host="h", pid=7, time_ms=1, fingerprint="f", version="0", keep_versions=2)

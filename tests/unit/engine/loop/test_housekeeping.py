@@ -12,7 +12,8 @@ from rechannel.engine.loop.housekeeping import HOUSEKEEPING, Housekeeper, sweep
 from rechannel.errors import StorageError
 from rechannel.model.hashspace import Intervals
 from rechannel.state.keys import segment_key, sink_buffer_key
-from rechannel.state.manifest import Manifest, Run
+from rechannel.state.manifest import Manifest
+from rechannel.state.run import Run
 from rechannel.state.stores.memory import MemoryStore
 from rechannel.telemetry.troubles import Troubles
 

@@ -15,8 +15,9 @@ from rechannel.model.spread import Share, SpreadBin
 from rechannel.reconfigure.steps import Sizes, route
 from rechannel.reconfigure.topology.pruning import meta_topology
 from rechannel.reconfigure.topology.values import Channels
-from rechannel.state.manifest import Edit, Manifest, Run
+from rechannel.state.manifest import Edit, Manifest
 from rechannel.state.merging import MergePolicy
+from rechannel.state.run import Run
 
 BARE = Routing(starts=(0, 100, 101, 500), owners=(0, 1, 2, 3), tasks=4)
 HOT = SpreadBin(lo=100, hi=101, tasks=(1, 3), side=0)

@@ -20,8 +20,9 @@ from rechannel.kernels.tasks.report import Sent, TaskReport
 from rechannel.model.configuration import Combine, Configuration, OperatorConfiguration
 from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
-from rechannel.state.manifest import Edit, Manifest, Run
+from rechannel.state.manifest import Edit, Manifest
 from rechannel.state.merging import BASE_LEVEL, MergePolicy
+from rechannel.state.run import Run
 from rechannel.testing import Harness, script
 from tests.support.reports import edited, reported
 

@@ -35,7 +35,8 @@ from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import SPACE, Intervals
 from rechannel.model.routing import Routing
 from rechannel.settings import Settings
-from rechannel.state.manifest import Manifest, Run
+from rechannel.state.manifest import Manifest
+from rechannel.state.run import Run
 from rechannel.testing import Harness, script
 from tests.support.changing import configuration, keyed
 from tests.support.reports import edited, reported

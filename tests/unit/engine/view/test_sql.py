@@ -19,7 +19,8 @@ from rechannel.errors import NotReadyError, RefusedError, UnknownOperatorError
 from rechannel.job import InProcess
 from rechannel.model.hashspace import Intervals
 from rechannel.state.keys import segment_key
-from rechannel.state.manifest import Manifest, Run
+from rechannel.state.manifest import Manifest
+from rechannel.state.run import Run
 from rechannel.state.stores.memory import MemoryStore
 from rechannel.testing import script
 

@@ -22,7 +22,8 @@ from rechannel.kernels.tasks.report import (
 )
 from rechannel.model.eventtime import Beat, Mark, Times
 from rechannel.model.hashspace import Intervals
-from rechannel.state.manifest import Edit, Run
+from rechannel.state.manifest import Edit
+from rechannel.state.run import Run
 from tests.support.reports import reported
 
 RUN = Run(

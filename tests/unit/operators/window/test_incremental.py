@@ -18,7 +18,7 @@ from rechannel.errors import DataflowError, RefusedError, TimestepError
 from rechannel.operators.window import incremental
 from rechannel.operators.window.kinds import Sliding
 from rechannel.operators.window.sliding import SlidingLogic
-from rechannel.state.manifest import CHANGES, TOTALS
+from rechannel.state.run import CHANGES, TOTALS
 from rechannel.state.stores.memory import MemoryStore
 from rechannel.testing import Harness, script
 

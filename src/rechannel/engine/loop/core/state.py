@@ -69,10 +69,7 @@ class Operators(Struct, frozen=True, kw_only=True):
 
     def sizes(self) -> dict[str, tuple[int, int]]:
         """Return rows and bytes in the runs of every operator."""
-        return {
-            name: (sum(run.rows for run in m.state), sum(run.size for run in m.runs))
-            for name, m in self.manifests.items()
-        }
+        return {name: manifest.size for name, manifest in self.manifests.items()}
 
 
 class Rules(Struct, frozen=True, kw_only=True):
