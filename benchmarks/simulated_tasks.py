@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rechannel.engine.program.physical import PhysicalPlan
-from rechannel.engine.spark.runner import reports_of
+from rechannel.engine.spark.runner import tables_of
 from rechannel.engine.stages.runner import Placed, Timestep
 from rechannel.kernels.protocol.program import StageProgram, StageStep, TaskState
+from rechannel.kernels.shuffle.wire import batch_of
 from rechannel.kernels.tasks.report import (
     Emitted,
     Sent,
@@ -19,6 +20,7 @@ from rechannel.kernels.tasks.report import (
     TaskCosts,
     TaskReport,
 )
+from rechannel.kernels.tasks.report_table import ReportTable, fold
 from rechannel.sources.reader import SourceReader
 from rechannel.state.manifest import Edit
 from rechannel.state.run import Run
@@ -39,7 +41,7 @@ class SimulatedTasks:
     rows: int
     stored: int
     pretended_s: float = 0.0
-    """Processor time spent in the place of tasks, which is none of the driver's."""
+    """Processor time spent in the place of tasks, which does not count as the driver's."""
     _timesteps: dict[int, Timestep] = field(default_factory=dict)
     _spark_task: int = 0
 
@@ -47,8 +49,8 @@ class SimulatedTasks:
         """Remember under which Configuration the timestep runs."""
         self._timesteps[timestep.number] = timestep
 
-    def run(self, timestep: int, stage: str, step: StageStep) -> list[TaskReport]:
-        """Ship the step, have tasks report, and read their reports."""
+    def run(self, timestep: int, stage: str, step: StageStep) -> list[ReportTable]:
+        """Ship the step, have tasks report and one of them fold the reports, and read what it made of them."""
         pickle.dumps(step, protocol=5)  # as it is sent to the workers
         began = time.process_time()
         operators = self._timesteps[timestep].cut_by.operators
@@ -57,8 +59,11 @@ class SimulatedTasks:
         blobs = [
             self._report(timestep, stage, number, consumers, step).blob() for number in range(tasks)
         ]
+        folded = [
+            blob.as_py() for batch in fold([batch_of([0] * tasks, blobs)]) for blob in batch[1]
+        ]
         self.pretended_s += time.process_time() - began
-        return reports_of(blobs)
+        return tables_of(folded)
 
     def _report(
         self, timestep: int, stage: str, number: int, consumers: list[str], step: StageStep

@@ -48,7 +48,7 @@ from rechannel.kernels.columnar import sorting
 from rechannel.kernels.lsm import collect, lookup
 from rechannel.kernels.protocol.two_sides import ROW
 from rechannel.kernels.shuffle import receive, send
-from rechannel.kernels.tasks import parts
+from rechannel.kernels.tasks import parts, report_table
 from rechannel.model.configuration import Combine, Configuration, OperatorConfiguration
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import SPACE, HashArray
@@ -553,8 +553,10 @@ def scheduled(seed: int, *, controlled: bool) -> Counter[str]:
         happened = Counter[str]()
         if seed % 2:
             patch = stack.enter_context(pytest.MonkeyPatch.context())
-            patch.setattr(manifest, "WIDE", 0)  # all runs are kept as columns
-            happened["columns of runs"] += 1
+            # Runs are kept, and tasks reported, as those of many tasks are.
+            patch.setattr(manifest, "WIDE", 0)
+            patch.setattr(report_table, "MANY", 1)
+            happened["as of many tasks"] += 1
         if rng.random() >= 0.8:
             stack.enter_context(weak_hash(rng.choice((0, 1, 3))))
             happened["weak hash"] += 1
@@ -651,6 +653,7 @@ NEEDED = (
     "shown by added sinks",
     "straggled",
     "swept",
+    "as of many tasks",
     "weak hash",
     "at an event time",
     "rows of Apply",

@@ -18,6 +18,7 @@ from rechannel.engine.program.steps import first_configuration
 from rechannel.engine.stages.runner import SourceSlice, Timestep
 from rechannel.errors import ClusterError, RechannelError, StorageError, UserFunctionError
 from rechannel.kernels.tasks.report import StateReport
+from rechannel.kernels.tasks.unit_report import by_operator
 from rechannel.model.configuration import Configuration
 from rechannel.model.patience import Patience
 from rechannel.reconfigure.coordinator import Decision
@@ -99,7 +100,7 @@ class PaperLoop:
         """A unit came back."""
         state = None if operator == "in" else StateReport(edit=Edit())
         report = reported(operator, state=state)
-        self.react(events.UnitDone(unit=(operator, timestep), reports=[report]))
+        self.react(events.UnitDone(unit=(operator, timestep), reports=by_operator([report])))
 
     def failed(self, operator: str, timestep: int, kind: str) -> None:
         """A unit failed."""

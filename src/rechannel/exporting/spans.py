@@ -31,6 +31,7 @@ from rechannel.telemetry.events import (
     TimestepStarted,
 )
 from rechannel.telemetry.task_finished import TaskFinished
+from rechannel.telemetry.tasks_finished import TasksFinished
 
 
 class Spans:
@@ -53,6 +54,10 @@ class Spans:
             case TaskFinished():
                 if (open_ := self._open.get(event.timestep)) is not None:
                     open_.see(event)
+            case TasksFinished():
+                if (open_ := self._open.get(event.timestep)) is not None:
+                    for task in event.each():
+                        open_.see(task)
             case TimestepFailed():
                 if (open_ := self._open.pop(event.timestep, None)) is not None:
                     yield failed_span(self._job, open_, event, self._errors)

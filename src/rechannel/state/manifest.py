@@ -13,20 +13,33 @@ nothing else, and the size of a manifest depends on tasks, runs and moved bins.
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import overload
+from typing import Annotated, overload
 from weakref import ref
 
-import numpy as np
-
+from rechannel.model.codec import Json, written
 from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
-from rechannel.state.run import Run
-from rechannel.state.run_table import IntArray, RunTable
+from rechannel.state.run import Run, run_from_json, run_to_json
+from rechannel.state.run_table import OwnedRuns, RunTable
 
 WIDE = 512
 """A manifest of more runs keeps them as columns, from then on. Of few runs, Python's own values are faster."""
+
+
+def _runs_to_json(runs: Sequence[Run]) -> Json:
+    """Return runs as a list, or columns as the text of their bytes."""
+    if isinstance(runs, RunTable):
+        return {"arrow": b64encode(runs.to_bytes()).decode()}
+    return [run_to_json(run) for run in runs]
+
+
+def _runs_from_json(data: Json) -> Sequence[Run]:
+    if isinstance(data, dict):
+        return RunTable.from_bytes(b64decode(data["arrow"], validate=True))
+    return tuple(run_from_json(each) for each in data)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +50,13 @@ class Edit:
     """Pairs (seqs, intervals): in these hashes, runs with these seqs no longer count, because they
     were merged.
     """
-    add: tuple[Run, ...] = ()
-    """New runs."""
+    add: Annotated[Sequence[Run], written(encode=_runs_to_json, decode=_runs_from_json)] = ()
+    """New runs: a tuple, or a `RunTable` of those of many tasks."""
+
+    def __post_init__(self) -> None:
+        """Take a list as the tuple that it was written from."""
+        if isinstance(self.add, list):
+            object.__setattr__(self, "add", tuple(self.add))
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -50,14 +68,15 @@ class Manifest:
     _next: tuple[Edit, ref[Manifest]] | None = field(
         default=None, init=False, repr=False, compare=False
     )
-    """The edit that was applied last, and what it made: the driver's loop and its journal both apply it. What it made
+    """The edit that was applied last, and what it made: the driver's loop and its journal both apply it, the journal
+    as it has read it. What it made
     is not kept alive by this, or a savepoint would keep all manifests since.
     """
 
     def apply(self, edit: Edit) -> Manifest:
         """Return the manifest after one timestep. Runs that no longer count anywhere are dropped."""
         known = None
-        if self._next is not None and self._next[0] is edit:
+        if self._next is not None and (self._next[0] is edit or self._next[0] == edit):
             known = self._next[1]()
         made = known or Manifest(self._applied(edit))
         object.__setattr__(self, "_next", (edit, ref(made)))
@@ -68,8 +87,8 @@ class Manifest:
         return Manifest, (self.runs,)
 
     def _applied(self, edit: Edit) -> Sequence[Run]:
-        if isinstance(self.runs, RunTable):
-            return self.runs.applied(edit.retire, edit.add)
+        if isinstance(self.runs, RunTable) or isinstance(edit.add, RunTable):
+            return RunTable.of(self.runs).applied(edit.retire, edit.add)
         gone = _retired(edit)
         kept = (_without(run, gone[run.seq]) if run.seq in gone else run for run in self.runs)
         runs = [run for run in kept if run.clip] + list(edit.add)
@@ -110,8 +129,7 @@ class Manifest:
     def by_task(self, routing: Routing) -> Sequence[Manifest]:
         """Return what each task reads: every run that meets the hashes that it owns, clipped to them."""
         if isinstance(self.runs, RunTable):
-            runs, owner = self.runs.by_owner(*routing.pieces)
-            return _Parts(runs, np.searchsorted(owner, np.arange(routing.tasks + 1)))
+            return _Parts(self.runs.by_owner(*routing.pieces, routing.tasks))
         parts: list[list[Run]] = [[] for _ in range(routing.tasks)]
         for run in self.runs:
             for task in routing.tasks_in(run.clip):
@@ -129,14 +147,11 @@ class Manifest:
 class _Parts(Sequence[Manifest]):
     """What each task reads, made of a table when it is asked for."""
 
-    runs: RunTable
-    """By task."""
-    starts: IntArray
-    """Where the runs of each task begin, and where those of the last one end. Shape (tasks + 1,)."""
+    runs: OwnedRuns
 
     def __len__(self) -> int:
         """Return the number of tasks."""
-        return len(self.starts) - 1
+        return len(self.runs)
 
     @overload
     def __getitem__(self, index: int) -> Manifest: ...
@@ -148,8 +163,7 @@ class _Parts(Sequence[Manifest]):
         """Return what a task reads, or several of them."""
         if isinstance(index, slice):
             return [self[task] for task in range(*index.indices(len(self)))]
-        task = range(len(self))[index]
-        return Manifest(self.runs[int(self.starts[task]) : int(self.starts[task + 1])])
+        return Manifest(self.runs.of(range(len(self))[index]))
 
 
 def _retired(edit: Edit) -> dict[int, Intervals]:

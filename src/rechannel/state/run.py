@@ -117,8 +117,8 @@ def _unpickled(fields: tuple[Any, ...]) -> Run:
     )
 
 
-def _as_row(run: Run) -> Json:
-    """Write a run as a list: a whole clip as null, and the last members only if they are known."""
+def run_to_json(run: Run) -> Json:
+    """Return a run as a list: a whole clip as null, and the last members only if they are known."""
     whole = run.clip.spans == ((0, SPACE),)
     return [
         run.segment,
@@ -143,7 +143,8 @@ def _optional(run: Run) -> list[Json]:
     return [] if due is None else [due]
 
 
-def _from_row(data: Json) -> Run:
+def run_from_json(data: Json) -> Run:
+    """Invert `run_to_json`."""
     segment, clip, seq, level, rows, size, span, *more = data
     due, digest = (*more, None, None)[:2]
     return Run(
@@ -161,4 +162,4 @@ def _from_row(data: Json) -> Run:
     )
 
 
-form(Run, encode=_as_row, decode=_from_row)
+form(Run, encode=run_to_json, decode=run_from_json)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from rechannel.kernels.tasks.report import TaskReport
+from rechannel.kernels.tasks.report_table import ReportTable
+from rechannel.kernels.tasks.unit_report import ReportList, UnitReport
 from rechannel.state.manifest import Edit
 from rechannel.telemetry.events import Event
 from rechannel.telemetry.task_finished import (
+    NAMED_COUNTS,
     JudgedRows,
     Kept,
     SegmentWritten,
@@ -16,19 +19,22 @@ from rechannel.telemetry.task_finished import (
     SparkTaskId,
     TaskFinished,
 )
+from rechannel.telemetry.tasks_finished import TasksFinished
 
-_NAMED_COUNTS = frozenset(
-    (
-        "rows_in",
-        "rows_out",
-        "bytes_in",
-        "keys",
-        "keys_found",
-        "runs",
-        "rows_merged",
-        "bytes_fetched",
-    )
-)
+
+def finished(report: UnitReport) -> list[TaskFinished] | list[TasksFinished]:
+    """Return the events of the tasks of a unit. Spark's figures are found later, by `spark_tasks`."""
+    if isinstance(report, ReportTable):
+        return [
+            TasksFinished(
+                timestep=report.timestep,
+                operator=report.operator,
+                number=report.tasks,
+                figures=report.tasks_done,
+            )
+        ]
+    assert isinstance(report, ReportList)  # noqa: S101 - there are two forms
+    return [task_finished(each) for each in report.reports]
 
 
 def task_finished(report: TaskReport) -> TaskFinished:
@@ -65,7 +71,7 @@ def task_finished(report: TaskReport) -> TaskFinished:
         finished_ms=costs.finished_ms,
         cpu_ms=costs.cpu_ms,
         ms=costs.ms,
-        counts={name: n for name, n in counts.items() if name not in _NAMED_COUNTS},
+        counts={name: n for name, n in counts.items() if name not in NAMED_COUNTS},
         rows_in=rows_in,
         # A source task makes no rows of its own: functions and consumers are downstream of it.
         rows_out=counts.get("rows_out", rows_in),
@@ -91,6 +97,9 @@ def stages_wanted(events: Iterable[Event]) -> dict[int, set[int]]:
     for event in events:
         if isinstance(event, TaskFinished) and event.spark is None and event.spark_task:
             wanted.setdefault(event.spark_task.stage, set()).add(event.spark_task.task)
+        elif isinstance(event, TasksFinished):
+            for stage, tasks in event.spark_tasks.items():
+                wanted.setdefault(stage, set()).update(tasks)
     return wanted
 
 
@@ -103,6 +112,8 @@ def join(events: Sequence[Event], measured: Mapping[int, SparkMetrics]) -> list[
 
 
 def _joined(event: Event, measured: Mapping[int, SparkMetrics]) -> Event:
+    if isinstance(event, TasksFinished):
+        return event if event.spark else event.measured(measured)
     if not isinstance(event, TaskFinished) or event.spark is not None or not event.spark_task:
         return event
     found = measured.get(event.spark_task.task)

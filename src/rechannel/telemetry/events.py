@@ -15,6 +15,7 @@ from rechannel.model.codec import Json, decode, encode
 from rechannel.sources.backlog import Backlog
 from rechannel.telemetry.record import EMPTY, Record
 from rechannel.telemetry.task_finished import TaskFinished
+from rechannel.telemetry.tasks_finished import TasksFinished
 
 FORMAT = 1
 """Version of the event file. A new kind of event, or a new field with a default, keeps it."""
@@ -232,6 +233,7 @@ Event: TypeAlias = (
     | JobStopped
     | TimestepStarted
     | TaskFinished
+    | TasksFinished
     | OperatorFinished
     | TimestepCommitted
     | TimestepFailed
@@ -245,6 +247,7 @@ EVENTS: tuple[type[Event], ...] = (
     JobStopped,
     TimestepStarted,
     TaskFinished,
+    TasksFinished,
     OperatorFinished,
     TimestepCommitted,
     TimestepFailed,

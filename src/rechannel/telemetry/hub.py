@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from rechannel.errors import one_sentence
-from rechannel.kernels.tasks.report import TaskReport
+from rechannel.kernels.tasks.unit_report import UnitReport
 from rechannel.logs import fields
 from rechannel.sources.backlog import Backlog
-from rechannel.telemetry.build import task_finished
+from rechannel.telemetry.build import finished
 from rechannel.telemetry.events import (
     DecisionMade,
     Event,
@@ -165,7 +165,7 @@ class Hub:
         self,
         timestep: int,
         *,
-        reports: Sequence[TaskReport],
+        reports: Sequence[UnitReport],
         began_ms: float,
         at_ms: float,
         phases: Mapping[str, float],
@@ -177,7 +177,7 @@ class Hub:
 
         state: (rows, bytes) by operator. watermarks: Unix milliseconds by operator. sources: stages that read sources.
         """
-        tasks = [task_finished(report) for report in reports]
+        tasks = [each for report in reports for each in finished(report)]
         self._see(
             *tasks,
             TimestepCommitted(
@@ -186,7 +186,7 @@ class Hub:
                 duration_ms=at_ms - began_ms,
                 phases=phases,
                 rows_in=sum(task.rows_in for task in tasks if task.operator in sources),
-                rows_out=sum(kept.rows for task in tasks for kept in task.kept),
+                rows_out=sum(task.rows_kept for task in tasks),
                 state={name: StateSize(rows=r, bytes=b) for name, (r, b) in state.items()},
                 watermarks=watermarks,
             ),

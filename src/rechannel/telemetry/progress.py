@@ -30,6 +30,7 @@ from rechannel.telemetry.facts import (
 )
 from rechannel.telemetry.lag import LagOfSource
 from rechannel.telemetry.task_finished import TaskFinished
+from rechannel.telemetry.tasks_finished import TasksFinished
 from rechannel.telemetry.totals import JudgedTotals
 
 TROUBLE = "trouble"
@@ -53,8 +54,8 @@ class _Operator:
     slowest: TaskFinished | None = None
     finished_ms: int | None = None
 
-    def add(self, task: TaskFinished) -> None:
-        self.tasks += 1
+    def add(self, task: TaskFinished | TasksFinished) -> None:
+        self.tasks += task.tasks
         self.rows_in += task.rows_in
         self.rows_out += task.rows_out
         self.rows_late += task.counts.get("rows_late", 0)
@@ -64,8 +65,9 @@ class _Operator:
         self.keys += task.keys
         for activity, ms in task.ms.items():
             self.ms[activity] = self.ms.get(activity, 0.0) + ms
-        if self.slowest is None or task.busy_ms > self.slowest.busy_ms:
-            self.slowest = task
+        slowest = task.slowest
+        if self.slowest is None or slowest.busy_ms > self.slowest.busy_ms:
+            self.slowest = slowest
 
     def facts(self, state: StateSize | None, watermark_ms: int | None) -> OperatorProgress:
         return OperatorProgress(
@@ -159,7 +161,7 @@ class Progress:
                 self._committed = event.timestep - 1
             case TimestepStarted():
                 self._start(event)
-            case TaskFinished():
+            case TaskFinished() | TasksFinished():
                 self._operator(event).add(event)
                 self._judge(event)
             case OperatorFinished():
@@ -176,13 +178,13 @@ class Progress:
             case _:
                 pass
 
-    def _operator(self, event: TaskFinished | OperatorFinished) -> _Operator:
+    def _operator(self, event: TaskFinished | TasksFinished | OperatorFinished) -> _Operator:
         if event.timestep <= self._committed:
             return _Operator()
         timestep = self._open.setdefault(event.timestep, _Timestep())
         return timestep.operators.setdefault(event.operator, _Operator())
 
-    def _judge(self, event: TaskFinished) -> None:
+    def _judge(self, event: TaskFinished | TasksFinished) -> None:
         if event.timestep > self._committed and event.judged:
             timestep = self._open.setdefault(event.timestep, _Timestep())
             for one in event.judged:

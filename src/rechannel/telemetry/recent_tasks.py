@@ -21,6 +21,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from rechannel.kernels.tasks.report_table import COUNT
 from rechannel.telemetry.events import (
     Event,
     JobStarted,
@@ -30,6 +31,7 @@ from rechannel.telemetry.events import (
 )
 from rechannel.telemetry.task_finished import TaskFinished
 from rechannel.telemetry.task_sums import TaskSums, with_timestep
+from rechannel.telemetry.tasks_finished import TasksFinished
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -122,7 +124,7 @@ class TimestepTasks:
 class _Open:
     """A timestep that is not committed."""
 
-    tasks: dict[str, list[TaskFinished]] = field(default_factory=dict)
+    tasks: dict[str, list[TaskFinished | TasksFinished]] = field(default_factory=dict)
 
 
 class RecentTasks:
@@ -152,7 +154,7 @@ class RecentTasks:
 
     def _see(self, event: Event) -> None:
         match event:
-            case TaskFinished():
+            case TaskFinished() | TasksFinished():
                 opened = self._open.setdefault(event.timestep, _Open())
                 opened.tasks.setdefault(event.operator, []).append(event)
             case TimestepStarted() | TimestepFailed():
@@ -177,7 +179,7 @@ class RecentTasks:
             driver=self._driver,
             operators=operators,
             sums=with_timestep(before, event.timestep, operators),
-            executors=len({t.executor for of in opened.tasks.values() for t in of if t.executor}),
+            executors=len({each for of in opened.tasks.values() for t in of for each in _on(t)}),
             at_once=at_once([task for of in opened.tasks.values() for task in of]),
         )
         kept = self._kept
@@ -196,8 +198,42 @@ def recent_tasks(events: Iterable[Event]) -> tuple[TimestepTasks, ...]:
     return found.recent
 
 
-def columns_of(tasks: Sequence[TaskFinished]) -> OperatorTasks:
+def columns_of(tasks: Sequence[TaskFinished | TasksFinished]) -> OperatorTasks:
     """Return the tasks of one operator in one timestep as columns. tasks: at least one."""
+    if len(tasks) == 1 and isinstance(tasks[0], TasksFinished):
+        return _of_many(tasks[0])
+    return _of_few([task for each in tasks for task in _single(each)])
+
+
+def _of_many(event: TasksFinished) -> OperatorTasks:
+    launched, finished = event.launch_ms, event.finish_ms
+    freed = event.freed_ms if event.measured_all else None
+    return OperatorTasks(
+        numbers=event.column("task"),
+        rows=event.column(f"{COUNT}rows_in"),
+        busy_ms=event.busy_ms,
+        core_ms=np.maximum(event.busy_ms, finished - launched),
+        began_ms=float(launched.min()),
+        ended_ms=float(finished.max()),
+        launch_ms=_first_wave(launched, freed),
+        sent=event.sent_rows("rows"),
+        offered=event.sent_rows("offered"),
+        bins=event.bins,
+    )
+
+
+def _single(event: TaskFinished | TasksFinished) -> Iterable[TaskFinished]:
+    return event.each() if isinstance(event, TasksFinished) else (event,)
+
+
+def _on(event: TaskFinished | TasksFinished) -> Iterable[str]:
+    """Return the executors that had a task."""
+    if isinstance(event, TasksFinished):
+        return event.executors
+    return (event.executor,) if event.executor else ()
+
+
+def _of_few(tasks: Sequence[TaskFinished]) -> OperatorTasks:
     figures = np.array([_figures(task) for task in tasks], dtype=np.float64)
     figures = figures[np.argsort(figures[:, 0], kind="stable")]
     numbers, rows, busy, core, launched, finished = figures.T
@@ -213,21 +249,21 @@ def columns_of(tasks: Sequence[TaskFinished]) -> OperatorTasks:
         core_ms=core,
         began_ms=float(launched.min()),
         ended_ms=float(finished.max()),
-        launch_ms=_between_launches(tasks, launched),
+        launch_ms=_first_wave(launched, _freed_of(tasks)),
         sent=sent,
         offered=offered,
         bins=tuple(task.bins for task in tasks if task.bins is not None),
     )
 
 
-def at_once(tasks: Sequence[TaskFinished]) -> int:
+def at_once(tasks: Sequence[TaskFinished | TasksFinished]) -> int:
     """Return the most tasks that had a core at the same time."""
     if not tasks:
         return 0
-    launched = np.sort(np.array([task.launch_ms for task in tasks], dtype=np.float64))
-    freed = np.sort(np.array([_freed_ms(task) for task in tasks], dtype=np.float64))
+    launched = np.sort(np.concatenate([np.atleast_1d(task.launch_ms) for task in tasks]))
+    freed = np.sort(np.concatenate([np.atleast_1d(_freed_ms(task)) for task in tasks]))
     ended = np.searchsorted(freed, launched, side="right")
-    return int((np.arange(1, len(tasks) + 1) - ended).max())
+    return int((np.arange(1, len(launched) + 1) - ended).max())
 
 
 def _figures(task: TaskFinished) -> tuple[float, ...]:
@@ -237,12 +273,14 @@ def _figures(task: TaskFinished) -> tuple[float, ...]:
     return task.task, task.rows_in, busy, core, launched, finished
 
 
-def _freed_ms(task: TaskFinished) -> float:
+def _freed_ms(task: TaskFinished | TasksFinished) -> float | Floats:
     """Return when a task left its core at the earliest.
 
     Spark gives the core to the next task before it has the result of this one. The executor's own figures leave out the
     way to it, so that no two tasks of one core overlap.
     """
+    if isinstance(task, TasksFinished):
+        return task.freed_ms
     if task.spark is None:
         return task.finish_ms
     spark = task.spark
@@ -250,11 +288,18 @@ def _freed_ms(task: TaskFinished) -> float:
     return min(spark.finish_ms, spark.launch_ms + took_ms) if took_ms else spark.finish_ms
 
 
-def _between_launches(tasks: Sequence[TaskFinished], launched: Floats) -> float | None:
-    """Return the milliseconds between launches of the first wave: those before any task had left its core."""
+def _freed_of(tasks: Sequence[TaskFinished]) -> Floats | None:
+    """Return when tasks left their cores at the earliest; None if that is not known of all."""
     if any(task.spark is None for task in tasks):
         return None
-    first = launched[launched < min(map(_freed_ms, tasks))]
+    return np.array([_freed_ms(task) for task in tasks], dtype=np.float64)
+
+
+def _first_wave(launched: Floats, freed: Floats | None) -> float | None:
+    """Return the milliseconds between launches of the first wave: those before any task had left its core."""
+    if freed is None:
+        return None
+    first = launched[launched < freed.min()]
     return float(first.max() - first.min()) / (len(first) - 1) if len(first) > 1 else None
 
 

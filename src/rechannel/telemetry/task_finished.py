@@ -106,6 +106,21 @@ class JudgedRows(Record):
         self.freeze("failed")
 
 
+NAMED_COUNTS = frozenset(
+    (
+        "rows_in",
+        "rows_out",
+        "bytes_in",
+        "keys",
+        "keys_found",
+        "runs",
+        "rows_merged",
+        "bytes_fetched",
+    )
+)
+"""What tasks count that is a field of its own in `TaskFinished`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFinished(Record):
     """The winning attempt of one task of one operator in one timestep."""
@@ -183,6 +198,21 @@ class TaskFinished(Record):
     def busy_ms(self) -> float:
         """Duration of the function without the time spent waiting for input."""
         return max(0.0, self.finished_ms - self.started_ms - self.ms.get("wait", 0.0))
+
+    @property
+    def tasks(self) -> int:
+        """This one."""
+        return 1
+
+    @property
+    def slowest(self) -> TaskFinished:
+        """This one."""
+        return self
+
+    @property
+    def rows_kept(self) -> int:
+        """Rows written to sink buffers."""
+        return sum(kept.rows for kept in self.kept)
 
     def measured(self, spark: SparkMetrics) -> TaskFinished:
         """Return the same task with Spark's figures."""

@@ -15,6 +15,7 @@ from typing import TypeVar
 from rechannel.telemetry.events import Event, SinkPublished, TimestepCommitted, TimestepFailed
 from rechannel.telemetry.facts import BadRows
 from rechannel.telemetry.task_finished import JudgedRows, TaskFinished
+from rechannel.telemetry.tasks_finished import TasksFinished
 
 K = TypeVar("K")
 
@@ -51,8 +52,8 @@ class OperatorTotals:
     bytes_out: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
 
-    def add(self, task: TaskFinished) -> None:
-        """Add the figures of a task."""
+    def add(self, task: TaskFinished | TasksFinished) -> None:
+        """Add the figures of a task, or of many."""
         self.rows_in += task.rows_in
         self.rows_out += task.rows_out
         self.rows_late += task.counts.get("rows_late", 0)
@@ -129,7 +130,7 @@ class Totals:
     def _see(self, event: Event) -> None:
         sums = self._sums
         match event:
-            case TaskFinished():
+            case TaskFinished() | TasksFinished():
                 sums.operators.setdefault(event.operator, OperatorTotals()).add(event)
                 for one in event.judged:
                     sums.judged.setdefault(one.node, JudgedTotals()).add(one)

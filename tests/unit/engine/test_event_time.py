@@ -142,7 +142,8 @@ def test_late_rows_are_counted_whether_or_not_anybody_wants_them(combined):
     bench.step(row("ann", 12))
     bench.step(row("ann", 2), row("ann", 3), row("bob", 1), row("ann", 13))
     assert bench.state() == [("ann", 10, 2)]
-    assert sum(report.costs.counts.get("rows_late", 0) for report in reports) == 3
+    tasks = [task for report in reports for task in report.reports]
+    assert sum(task.costs.counts.get("rows_late", 0) for task in tasks) == 3
 
 
 def test_lateness_keeps_a_complete_window_for_corrections():

@@ -207,7 +207,11 @@ def test_rows_that_wait_are_not_read_when_others_come(monkeypatch):
     )
     bench.step(row("a", 1, 51))
     counts = [
-        r.costs.counts for r in told if r.operator == "run.order" and r.costs.counts["rows_in"]
+        task.costs.counts
+        for report in told
+        if report.operator == "run.order"
+        for task in report.reports
+        if task.costs.counts["rows_in"]
     ]
     assert [one["keys_found"] for one in counts] == [0]
 

@@ -70,7 +70,9 @@ class Zoo:
             reports = run(timestep, stage, step)
             if stage == "sums":
                 self.told[timestep] = step
-                self.reports[timestep] = [r for r in reports if r.operator == "sums"]
+                self.reports[timestep] = [
+                    each for r in reports if r.operator == "sums" for each in r.reports
+                ]
             return reports
 
         self.process.runner.run = watched  # type: ignore[method-assign]

@@ -31,6 +31,7 @@ from rechannel.telemetry.task_finished import (
     SparkTaskId,
     TaskFinished,
 )
+from rechannel.telemetry.tasks_finished import TasksFinished
 
 names = st.text(min_size=1, max_size=8)
 naturals = st.integers(0, 2**63)
@@ -64,6 +65,8 @@ def strategy_for(cls):
 
 
 PLAIN = {
+    "Annotated[bytes, _AS_TEXT]": st.binary(max_size=9),
+    "Annotated[bytes | None, _AS_TEXT]": st.none() | st.binary(max_size=9),
     "int": naturals,
     "float": times,
     "str": names,
@@ -182,6 +185,10 @@ GOLDEN = [
         '"finish_ms":1040,"run_ms":45,"cpu_ms":3.5,"gc_ms":1,"deserialise_ms":2,'
         '"result_serialise_ms":1,"shuffle_wait_ms":4,"shuffle_write_ms":0.75,'
         '"shuffle_read_bytes":4100,"shuffle_write_bytes":520}}',
+    ),
+    (
+        TasksFinished(timestep=4, operator="delays", number=900, figures=b"Arrow", spark=b"more"),
+        '{"event":"tasks_finished","timestep":4,"operator":"delays","number":900,"figures":"QXJyb3c=","spark":"bW9yZQ=="}',
     ),
     (
         OperatorFinished(timestep=4, operator="delays", at_ms=1041),

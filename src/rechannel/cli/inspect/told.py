@@ -11,6 +11,7 @@ from rechannel.telemetry.progress import Progress
 from rechannel.telemetry.recent_events import RecentEvents
 from rechannel.telemetry.recent_tasks import RecentTasks
 from rechannel.telemetry.task_finished import TaskFinished
+from rechannel.telemetry.tasks_finished import TasksFinished
 from rechannel.telemetry.totals import Totals
 
 KEPT = 1_000
@@ -50,7 +51,9 @@ class Told:
                 case TimestepFailed():
                     self.failures += 1
             self.totals.see(event)
-        times = [event.at_ms for event in events if not isinstance(event, TaskFinished)]
+        times = [
+            event.at_ms for event in events if not isinstance(event, TaskFinished | TasksFinished)
+        ]
         self.at_ms = max((self.at_ms, *times), key=lambda ms: ms or 0)
         self.progress.see(*events)
         self.tasks.see(events)

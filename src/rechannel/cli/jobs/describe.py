@@ -18,12 +18,15 @@ from rechannel.telemetry.events import (
     TimestepStarted,
 )
 from rechannel.telemetry.task_finished import TaskFinished
+from rechannel.telemetry.tasks_finished import TasksFinished
 
 
 def describe(event: Event) -> str:
     """The time and what happened."""
     if isinstance(event, TaskFinished):
         return f"{moment(event.finished_ms)}  {_task(event)}"
+    if isinstance(event, TasksFinished):
+        return f"{moment(float(event.finish_ms.max()))}  {_tasks(event)}"
     return f"{moment(event.at_ms)}  {_sentence(event)}"
 
 
@@ -66,6 +69,16 @@ def _task(task: TaskFinished) -> str:
         f" {count(task.rows_in)} rows ({size(task.bytes_in)}) in,"
         f" {count(task.rows_out)} ({size(task.bytes_out)}) out,"
         f" busy {_ms(task.busy_ms)} ({_each(task.ms)})"
+    )
+
+
+def _tasks(event: TasksFinished) -> str:
+    return (
+        f"timestep {event.timestep}: {event.operator!r}, {event.tasks} tasks:"
+        f" {count(event.rows_in)} rows ({size(event.bytes_in)}) in,"
+        f" {count(event.rows_out)} ({size(event.bytes_out)}) out,"
+        f" busy {_ms(float(event.busy_ms.max()))} at most, {_ms(float(event.busy_ms.sum()))} together"
+        f" ({_each(event.ms)})"
     )
 
 

@@ -9,7 +9,7 @@ from rechannel.control.events import Completed
 from rechannel.control.operation import Operation
 from rechannel.engine.control.gathered import gathered
 from rechannel.kernels.protocol.control import ControlMessage
-from rechannel.kernels.tasks.report import TaskReport
+from rechannel.kernels.tasks.unit_report import UnitReport
 from rechannel.reconfigure.coordination import Coordination
 from rechannel.reconfigure.coordinator import Decision
 from rechannel.reconfigure.record import OPEN, Phase, Record
@@ -100,7 +100,7 @@ class Messages:
         sent = self._board().travelling(timestep)
         return tuple(self._sent[each.id][1] for each in sent if each.id in self._sent)
 
-    def completed(self, timestep: int, reports: Sequence[TaskReport]) -> tuple[Completed, ...]:
+    def completed(self, timestep: int, reports: Sequence[UnitReport]) -> tuple[Completed, ...]:
         """Return what the operations of a timestep have gathered, for its commit."""
         if not self._board().seats:
             return ()
@@ -109,7 +109,7 @@ class Messages:
             Completed(
                 operation=sent.id,
                 reports=gathered(
-                    ((r.task, c) for r in reports for c in r.controls if c.operation == sent.id),
+                    (each for r in reports for each in r.controls if each[1].operation == sent.id),
                     len(travelling),
                 ),
             )

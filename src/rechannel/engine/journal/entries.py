@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, TypeAlias
+from typing import Annotated, TypeAlias, TypeGuard
 
 import xxhash
 
@@ -21,6 +21,7 @@ from rechannel.model.configuration import Configuration
 from rechannel.model.eventtime import Times
 from rechannel.reconfigure.events import Event, Stepped
 from rechannel.state.manifest import Edit
+from rechannel.state.run_table import RunTable
 from rechannel.state.sealed import canonical, seal, unseal
 
 FORMAT = 2
@@ -42,6 +43,11 @@ remove its files, or read sources from elsewhere."""
 
 EDITING = 7
 """Version of entries about edits of state: earlier releases would go on with the state from before."""
+
+COLUMNS = 8
+"""Version of commits whose runs are columns, as those of operators with many tasks are: earlier releases cannot read
+them.
+"""
 
 
 @closed
@@ -382,13 +388,20 @@ class Entry:
 
         Raises DamagedStateError, NewerFormatError.
         """
-        record = unseal(data, name=name, newest=EDITING)
+        record = unseal(data, name=name, newest=COLUMNS)
         try:
             body = decode(_KINDS[record["kind"]], record["body"])
             return cls(number=record["number"], epoch=record["epoch"], body=body)
         except (KeyError, TypeError, ValueError) as error:
             msg = f"{name} has its right checksum but invalid content ({error!r}); restore it from a copy"
             raise DamagedStateError(msg) from error
+
+
+def in_columns(body: Body) -> TypeGuard[Committed]:
+    """Return whether runs of a commit are columns."""
+    return isinstance(body, Committed) and any(
+        isinstance(edit.add, RunTable) for edit in body.edits.values()
+    )
 
 
 def _format(body: Body) -> int:
@@ -400,6 +413,8 @@ def _format(body: Body) -> int:
         return LASTING if body.begins is None else SAVING
     if isinstance(body, ConfigurationChanged) and body.renamed:
         return RENAMING
+    if in_columns(body):
+        return COLUMNS
     controlled = isinstance(body, Controlling) or (
         isinstance(body, Intent | Committed) and bool(body.controls)
     )

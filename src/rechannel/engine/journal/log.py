@@ -27,7 +27,7 @@ from threading import Lock
 
 from msgspec import structs
 
-from rechannel.engine.journal.entries import Body, Entry, Opened
+from rechannel.engine.journal.entries import Body, Committed, Entry, Opened, in_columns
 from rechannel.engine.journal.folds.fold import fold
 from rechannel.engine.journal.reading import load, numbers_of, weight
 from rechannel.engine.journal.snapshot import to_bytes
@@ -235,9 +235,7 @@ class Journal:
         epoch = self._state.epoch + isinstance(body, Opened)
         entry = Entry(number=self._state.next_number, epoch=epoch, body=body)
         data = entry.to_bytes()
-        # Apply what a restart will read: tuples have become lists.
-        read = Entry.from_bytes(data, name=entry_key(entry.number))
-        return entry, data, fold(self._state, read)
+        return entry, data, fold(self._state, _as_read(entry, data))
 
     def _count(self, after: JournalState, body: Body, size: int) -> None:
         self._state = after
@@ -280,6 +278,17 @@ class Journal:
             f" {other.driver.host} with process id {other.driver.pid} took over in epoch"
             f" {other.epoch}; {stop}"
         )
+
+
+def _as_read(entry: Entry, data: bytes) -> Entry:
+    """Return an entry as a restart will read it: tuples have become lists. Columns of runs are what they were."""
+    name, body = entry_key(entry.number), entry.body
+    if not in_columns(body):
+        return Entry.from_bytes(data, name=name)
+    bare = replace(entry, body=replace(body, edits={}))
+    read = Entry.from_bytes(bare.to_bytes(), name=name)
+    assert isinstance(read.body, Committed)  # noqa: S101 - of the kind that was written
+    return replace(read, body=replace(read.body, edits=body.edits))
 
 
 def _unwritten(error: BaseException) -> StorageError:

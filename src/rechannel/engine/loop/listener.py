@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from rechannel.kernels.tasks.report import TaskReport
+from rechannel.kernels.tasks.unit_report import UnitReport
 from rechannel.sources.backlog import Backlog
 
 
@@ -35,7 +35,7 @@ class Listener(Protocol):
         self,
         timestep: int,
         *,
-        reports: list[TaskReport],
+        reports: list[UnitReport],
         began_ms: float,
         at_ms: float,
         phases: Mapping[str, float],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from rechannel.dataflow.graph.nodes import Source, Stateful
@@ -11,7 +11,7 @@ from rechannel.errors import TimestepError
 from rechannel.kernels.protocol.program import Address, SharedState, StageStep
 from rechannel.kernels.protocol.task_states import TaskStates
 from rechannel.kernels.tasks.clocks import handed_on
-from rechannel.kernels.tasks.report import StateReport, TaskReport
+from rechannel.kernels.tasks.unit_report import UnitReport
 from rechannel.model.configuration import Combine, Configuration, OperatorConfiguration
 from rechannel.model.eventtime import Times, advance
 from rechannel.model.hashspace import Intervals
@@ -91,7 +91,8 @@ def stage_step(
         )
         for (operator, index), (first, _) in layout_of(stage, configuration).items()
     }
-    reports_to = partitions_of(stage, configuration) if stage.reports_apart else -1
+    apart = stage.reports_apart or not stage.consumers
+    reports_to = partitions_of(stage, configuration) if apart else -1
     number = [s.name for s in plan.stages].index(stage.name)
     if stage.can is None:
         return StageStep(
@@ -189,15 +190,6 @@ def can_combine(plan: PhysicalPlan, operator: str) -> bool:
     return can is not None and can.combinable and not can.logic.ordered
 
 
-def edit_of(reports: Iterable[TaskReport], operator: str) -> Edit:
-    """Return one edit of an operator's manifest from the reports of its tasks."""
-    edits = [state.edit for state in states_of(reports, operator)]
-    return Edit(
-        retire=tuple(r for edit in edits for r in edit.retire),
-        add=tuple(run for edit in edits for run in edit.add),
-    )
-
-
 def with_joint_times(edit: Edit, spreads: Iterable[SpreadBin]) -> Edit:
     """Give the runs of a spread bin that several tasks wrote in one timestep the same times.
 
@@ -222,21 +214,16 @@ def with_joint_times(edit: Edit, spreads: Iterable[SpreadBin]) -> Edit:
     return replace(edit, add=tuple(runs))
 
 
-def times_of(reports: Iterable[TaskReport], operator: str) -> Times | None:
+def times_of(report: UnitReport) -> Times | None:
     """Return the event time of an operator; None where it does not go by event time.
 
     Raises TimestepError if its tasks disagree.
     """
-    times = [state.times for state in states_of(reports, operator) if state.times is not None]
-    if any(other != times[0] for other in times[1:]):
-        msg = f"tasks of operator {operator!r} disagree on event time: {times}"
+    times = report.times
+    if len(times) > 1:
+        msg = f"tasks of operator {report.operator!r} disagree on event time: {list(times)}"
         raise TimestepError(msg)
     return times[0] if times else None
-
-
-def states_of(reports: Iterable[TaskReport], operator: str) -> Iterator[StateReport]:
-    """What the tasks of an operator say of its state."""
-    return (r.state for r in reports if r.operator == operator and r.state is not None)
 
 
 COMBINE_BELOW = 0.5
@@ -245,7 +232,7 @@ than values."""
 
 
 def resolve_combine(
-    plan: PhysicalPlan, configuration: Configuration, reports: Iterable[TaskReport]
+    plan: PhysicalPlan, configuration: Configuration, reports: Iterable[UnitReport]
 ) -> Configuration:
     """Let AUTO operators follow the reduction that the last timestep measured (distinct keys / rows offered).
 
@@ -255,7 +242,7 @@ def resolve_combine(
     offered: dict[str, int] = {}
     keys: dict[str, int] = {}
     for report in reports:
-        for sent in report.emitted.sent:
+        for sent in report.sent:
             offered[sent.operator] = offered.get(sent.operator, 0) + sent.offered
             keys[sent.operator] = keys.get(sent.operator, 0) + sent.keys
     for operator, rows in offered.items():

@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from rechannel.engine.reconfigure.latencies import Latencies
 from rechannel.kernels.tasks.binned import bytes_per_bin, unpack_bins
-from rechannel.kernels.tasks.report import HotKey, Sent, TaskReport
+from rechannel.kernels.tasks.report import HotKey, Sent
+from rechannel.kernels.tasks.unit_report import UnitReport
 from rechannel.model.configuration import Configuration
 from rechannel.model.routing import Routing
 from rechannel.reconfigure.steps import Sizes
@@ -56,7 +57,9 @@ class Measured:
     def __init__(self, manifests: Callable[[], Mapping[str, Manifest]]) -> None:
         """manifests: of all operators, as of now."""
         self._manifests = manifests
-        self._bins: deque[tuple[Configuration, list[tuple[str, str]]]] = deque(maxlen=LOOKED_AT)
+        self._bins: deque[tuple[Configuration, list[tuple[str, tuple[str, ...]]]]] = deque(
+            maxlen=LOOKED_AT
+        )
         self._hot: deque[tuple[Configuration, list[tuple[str, tuple[HotKey, ...]]]]]
         self._hot = deque(maxlen=LOOKED_AT)
         self._sent: deque[tuple[int, list[Sent]]] = deque(maxlen=LOOKED_AT)
@@ -68,17 +71,17 @@ class Measured:
     def committed(
         self,
         timestep: int,
-        reports: Sequence[TaskReport],
+        reports: Sequence[UnitReport],
         configuration: Configuration,
         took_ms: float,
         moved: float,
     ) -> None:
         """Record a committed timestep. took_ms: from decision to commit. moved: bytes that moved when it began."""
-        sent = [each for report in reports for each in report.emitted.sent]
+        sent = [each for report in reports for each in report.sent]
         self._sent.append((configuration.dataflow, sent))
-        bins = [(r.operator, r.state.bins) for r in reports if r.state and r.state.bins]
+        bins = [(report.operator, report.bins) for report in reports if report.bins]
         self._bins.append((configuration, bins))
-        hot = [(r.operator, r.state.hot_keys) for r in reports if r.state and r.state.hot_keys]
+        hot = [(report.operator, report.hot_keys) for report in reports if report.hot_keys]
         self._hot.append((configuration, hot))
         if moved <= 0:
             self._quiet.append(took_ms)
@@ -168,7 +171,7 @@ class Measured:
 
 
 def _rows_per_bin(
-    then: Configuration, now: Configuration, bins: Sequence[tuple[str, str]]
+    then: Configuration, now: Configuration, bins: Sequence[tuple[str, tuple[str, ...]]]
 ) -> dict[str, npt.NDArray[np.float64]]:
     """Return the rows per bin of one timestep, by operator; without those that have other bins now."""
     out: dict[str, npt.NDArray[np.float64]] = {}
@@ -176,7 +179,8 @@ def _rows_per_bin(
         routing = _same_bins(then, now, operator)
         if routing is not None:
             rows = out.setdefault(operator, np.zeros(routing.bins))
-            rows += unpack_bins(packed)
+            for each in packed:
+                rows += unpack_bins(each)
     return out
 
 

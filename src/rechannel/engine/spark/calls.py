@@ -20,6 +20,7 @@ import pyarrow as pa
 from rechannel.kernels.protocol.program import StageProgram, StageStep
 from rechannel.kernels.shuffle.send import Order
 from rechannel.kernels.tasks.report import SparkTask
+from rechannel.kernels.tasks.report_table import fold
 from rechannel.kernels.tasks.source_task import SourceTask
 from rechannel.kernels.tasks.stateful_task import StatefulTask
 from rechannel.model.hashing import hash_columns
@@ -190,6 +191,16 @@ class FrameSourceCall:
         for start, stop in zip([0, *edges], [*edges, len(places)], strict=True):
             if start < stop:
                 yield int(places[start]), typed.slice(start, stop - start)
+
+
+@dataclass(frozen=True)
+class FoldCall:
+    """mapInArrow function that folds the reports of many tasks."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Take blobs of reports, yield one for each operator."""
+        settle()
+        yield from fold(batches)
 
 
 def plain_path(path: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rechannel.engine.program.physical import PhysicalPlan
@@ -12,7 +12,7 @@ from rechannel.engine.stages.inprocess import InProcessRunner
 from rechannel.engine.stages.runner import Placed, Timestep
 from rechannel.errors import RechannelError, TimestepError, one_sentence
 from rechannel.kernels.protocol.program import StageProgram, StageStep
-from rechannel.kernels.tasks.report import TaskReport
+from rechannel.kernels.tasks.unit_report import UnitReport
 from rechannel.sources.reader import SourceReader, explained
 
 
@@ -38,7 +38,7 @@ class InlineRunner:
             self._inline.add(timestep.number)
             self._here.open(timestep)
 
-    def run(self, timestep: int, stage: str, step: StageStep) -> list[TaskReport]:
+    def run(self, timestep: int, stage: str, step: StageStep) -> Sequence[UnitReport]:
         """Run a unit. Raises as `Runner.run` does."""
         if timestep not in self._inline:
             return self._spark.run(timestep, stage, step)

@@ -36,6 +36,7 @@ from rechannel.engine.reconfigure.cluster import Executor
 from rechannel.engine.spark.calls import (
     BLOCK,
     FILE,
+    FoldCall,
     FrameSourceCall,
     NativeSourceCall,
     Shipped,
@@ -54,6 +55,8 @@ from rechannel.kernels.protocol.program import StageProgram, StageStep
 from rechannel.kernels.shuffle.receive import Inbox
 from rechannel.kernels.shuffle.wire import unpack
 from rechannel.kernels.tasks.report import TaskReport
+from rechannel.kernels.tasks.report_table import MANY, ReportTable
+from rechannel.kernels.tasks.unit_report import UnitReport, by_operator
 from rechannel.model.configuration import Resources
 from rechannel.sources.reader import SourceReader, explained, only
 from rechannel.state.store import Store
@@ -131,7 +134,7 @@ class SparkRunner:
         if self.placing is not None:
             self.placing.look(timestep.configuration.executors)
 
-    def run(self, timestep: int, stage: str, step: StageStep) -> list[TaskReport]:
+    def run(self, timestep: int, stage: str, step: StageStep) -> Sequence[UnitReport]:
         """Plan the unit and, unless a later unit's job will run it, run it."""
         self.jobs.describe(f"rechannel:{self.job}:{timestep}:{stage}")
         self.jobs.tag(self._tag)
@@ -147,7 +150,7 @@ class SparkRunner:
         """Where tasks run."""
         return Placed() if self.placing is None else self.placing.placed
 
-    def _run(self, held: _Open, stage: Stage, step: StageStep) -> list[TaskReport]:
+    def _run(self, held: _Open, stage: Stage, step: StageStep) -> Sequence[UnitReport]:
         if stage.logic is None:
             rows = self._source_rows(held, stage, step)
         else:
@@ -157,12 +160,12 @@ class SparkRunner:
             call = StatefulCall(self._ship(stage.name), step)
             rows = self._map(held, stage, self._inbox(held, stage), call)
         if not stage.consumers:
-            return reports_of(self.stages.collect(rows))
+            return self._reports(held, stage, rows, None)
         if stage.reports_apart:
             last = partitions_of(stage, held.timestep.configuration)
             exchange = self.stages.exchange(rows, last + 1)
             held.exchanges[stage.name] = exchange
-            return reports_of(self.stages.collect(exchange.read(last, last + 1)))
+            return self._reports(held, stage, exchange.read(last, last + 1), exchange)
         if self._joins_others(stage) and self._profile(held, stage) is None:
             held.loose[stage.name] = rows
             self._submit_joint(held, stage)
@@ -173,6 +176,19 @@ class SparkRunner:
         if self.ahead and held.timestep.configuration.in_flight > 1:
             exchange.submit()
         return []
+
+    def _reports(
+        self, held: _Open, stage: Stage, rows: Rows, exchange: Exchange | None
+    ) -> Sequence[UnitReport]:
+        """Run the unit's job and return its reports. exchange: which they come out of already; None = the tasks."""
+        if held.timestep.configuration.operators[stage.name].tasks < MANY:
+            return by_operator(reports_of(self.stages.collect(rows)))
+        if exchange is None:
+            # One task folds them all. The exchange has no other reader: the timestep's release frees it.
+            made = self.stages.exchange(rows, 1)
+            held.exchanges[f"reports of {stage.name}"] = made
+            rows = made.read(0, 1)
+        return tables_of(self.stages.collect(self.stages.call(rows, FoldCall(), None)))
 
     def _map(self, held: _Open, stage: Stage, rows: Rows, call: Call) -> Rows:
         return self.stages.call(rows, call, self._profile(held, stage))
@@ -370,6 +386,13 @@ def reports_of(blobs: Iterable[bytes]) -> list[TaskReport]:
     """Return the reports among blobs."""
     bodies = Inbox.of(unpack(pa.py_buffer(blob)) for blob in blobs).reports
     return [TaskReport.from_bytes(body) for body in bodies]
+
+
+def tables_of(blobs: Iterable[bytes]) -> list[ReportTable]:
+    """Return folded reports."""
+    return [
+        ReportTable.from_bytes(unpack(pa.py_buffer(blob)).message.to_pybytes()) for blob in blobs
+    ]
 
 
 class NoJobs:

@@ -8,7 +8,7 @@ DataFrame functions need Spark.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -30,10 +30,13 @@ from rechannel.errors import ClusterError, DataflowError
 from rechannel.kernels.protocol.program import StageProgram, StageStep
 from rechannel.kernels.shuffle.send import Order
 from rechannel.kernels.shuffle.wire import REPORT, batch_of, unpack
+from rechannel.kernels.tasks import report_table
 from rechannel.kernels.tasks.load import Load, Scatter
 from rechannel.kernels.tasks.report import TaskReport
+from rechannel.kernels.tasks.report_table import ReportTable
 from rechannel.kernels.tasks.source_task import SourceTask
 from rechannel.kernels.tasks.stateful_task import StatefulTask
+from rechannel.kernels.tasks.unit_report import ReportList, UnitReport, by_operator
 from rechannel.model.routing import Routing
 from rechannel.sinks.writer import Rows
 from rechannel.sources.reader import SourceReader, only
@@ -97,7 +100,7 @@ class InProcessRunner:
         """Where tasks would run."""
         return self.places()
 
-    def run(self, timestep: int, stage: str, step: StageStep) -> list[TaskReport]:
+    def run(self, timestep: int, stage: str, step: StageStep) -> Sequence[UnitReport]:
         """Run all tasks of a unit; keep what they send for their consumers."""
         self._tried[stage, timestep] += 1
         program = self.programs[stage]
@@ -111,11 +114,12 @@ class InProcessRunner:
         parcels = [parcel for result in results for parcel in result]
         data = [(p, blob) for p, blob in parcels if not _is_report(blob) or p != step.reports_to]
         self._exchanges[stage, timestep] = data
-        return [
+        reports = by_operator(
             TaskReport.from_bytes(unpack(pa.py_buffer(blob)).message.to_pybytes())
             for p, blob in parcels
             if _is_report(blob) and p == step.reports_to
-        ]
+        )
+        return [_folded(each) if each.tasks >= report_table.MANY else each for each in reports]
 
     def _attempts(
         self, step: StageStep, stage: str, task: int, run: Callable[[str], Parcels]
@@ -260,6 +264,11 @@ class InProcessRunner:
 
     def close(self) -> None:
         """Do nothing: the runner holds no resources."""
+
+
+def _folded(reports: ReportList) -> ReportTable:
+    """Return reports as the driver has them from Spark."""
+    return ReportTable.from_bytes(ReportTable.of(reports).to_bytes())
 
 
 def _parcels(batches: Iterable[pa.RecordBatch]) -> Parcels:

@@ -14,10 +14,10 @@ from rechannel.engine.journal.entries import Committed, Intent
 from rechannel.engine.journal.log import Journal
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.physical import PhysicalPlan
-from rechannel.engine.program.steps import edit_of
 from rechannel.kernels.protocol.program import StageProgram, StageStep
 from rechannel.kernels.tasks.load import conform_state
 from rechannel.kernels.tasks.report import TaskReport
+from rechannel.kernels.tasks.unit_report import by_operator
 from rechannel.model.configuration import Configuration
 from rechannel.model.routing import Routing
 from rechannel.state.manifest import Edit
@@ -133,4 +133,5 @@ def _load(
 ) -> Edit:
     slices = max(1, -(-loader.rows(table) // ROWS_PER_SLICE))
     routing = Routing.even(bins=slices, tasks=slices)
-    return edit_of(loader.load(program, step, table, names, routing), program.operator)
+    (report,) = by_operator(loader.load(program, step, table, names, routing))
+    return report.edit

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from rechannel.engine.program.physical import PhysicalPlan
 from rechannel.kernels.protocol.control import ControlMessage
 from rechannel.kernels.protocol.program import StageProgram, StageStep
-from rechannel.kernels.tasks.report import TaskReport
+from rechannel.kernels.tasks.unit_report import UnitReport
 from rechannel.model.configuration import Configuration
 from rechannel.sources.reader import Offset, SourceReader, Split
 
@@ -58,8 +58,8 @@ class Runner(Protocol):
     def open(self, timestep: Timestep) -> None:
         """Learn of a timestep before its first stage runs."""
 
-    def run(self, timestep: int, stage: str, step: StageStep) -> list[TaskReport]:
-        """Run a unit and return the reports that have arrived with it.
+    def run(self, timestep: int, stage: str, step: StageStep) -> Sequence[UnitReport]:
+        """Run a unit and return the reports that have arrived with it, one per operator.
 
         A source stage may run lazily: its reports then arrive with the first consumer's. Raises TimestepError or
         UserFunctionError.

@@ -192,7 +192,7 @@ class StageStep:
     addresses: dict[tuple[str, int], Address] = field(default_factory=dict)
     """By (consumer, input)."""
     reports_to: int = -1
-    """Partition that reports go to; -1 = the Spark action itself reads them."""
+    """Partition that reports go to; -1 = they travel with the rows, to tasks of the first consumer."""
     tasks: Sequence[TaskState] = ()
     """State of each task of a stateful stage."""
     routing: Routing | None = None

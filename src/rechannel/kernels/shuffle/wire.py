@@ -9,7 +9,7 @@ multiple of 64, so that consecutive blobs in an Arrow binary column stay aligned
     8   4   length of the message   24  8  rows
 
 Kinds: 1 data, 2 report (JSON, see `report`), 3 watermark (JSON, see `watermarks`), 4 control (JSON, see
-`tasks/control`).
+`tasks/control`), 5 the reports of many tasks (see `report_table`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 MAGIC = b"RCB1"
-DATA, REPORT, WATERMARK, CONTROL = 1, 2, 3, 4
+DATA, REPORT, WATERMARK, CONTROL, REPORT_TABLE = 1, 2, 3, 4, 5
 ALIGNMENT = 64
 BLOB_BYTES = 1 << 19
 """Blobs are cut to about this size: the JVM still allocates byte arrays of this size cheaply."""

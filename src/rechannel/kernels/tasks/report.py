@@ -60,6 +60,17 @@ class Sent:
     """Distinct keys among the rows offered, counted per chunk."""
     bytes: int
 
+    def plus(self, other: Sent) -> Sent:
+        """Return what both sent to one input."""
+        return Sent(
+            operator=self.operator,
+            input=self.input,
+            offered=self.offered + other.offered,
+            rows=self.rows + other.rows,
+            keys=self.keys + other.keys,
+            bytes=self.bytes + other.bytes,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BufferFile:
@@ -186,7 +197,7 @@ class TaskReport:
         try:
             return _ENCODER.encode(self)
         except UnicodeEncodeError:
-            return json.dumps(_readable(msgspec.to_builtins(self, enc_hook=_plain))).encode()
+            return json.dumps(_readable(msgspec.to_builtins(self, enc_hook=plain))).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> TaskReport:
@@ -206,7 +217,7 @@ _PLAIN: tuple[tuple[type, Callable[[Any], object]], ...] = (
 )
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
     """Return a subclass's value in the type that msgspec knows: derived names, for example, are texts."""
     for kind, of in _PLAIN:
         if isinstance(value, kind):
@@ -215,7 +226,7 @@ def _plain(value: object) -> object:
     raise TypeError(msg)
 
 
-_ENCODER = msgspec.json.Encoder(enc_hook=_plain)
+_ENCODER = msgspec.json.Encoder(enc_hook=plain)
 _DECODER = msgspec.json.Decoder(TaskReport)
 
 

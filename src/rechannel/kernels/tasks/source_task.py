@@ -67,7 +67,7 @@ class SourceTask:
         yield self._home(), report.blob()
 
     def _home(self) -> int:
-        """Return the partition that the report goes to: a task of the first consumer, or the Spark action itself."""
+        """Return the partition that the report goes to: one for reports alone, or a task of the first consumer."""
         if self.step.reports_to >= 0 or not self.step.addresses:
             return self.step.reports_to
         first = next(iter(self.step.addresses.values()))

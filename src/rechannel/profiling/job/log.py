@@ -24,6 +24,7 @@ from rechannel.telemetry.events import (
     TimestepStarted,
 )
 from rechannel.telemetry.task_finished import TaskFinished
+from rechannel.telemetry.tasks_finished import TasksFinished
 
 PHASES = ("wait", "deserialise", "fetch", "lookup", "process", "merge", "write", "send", "outbox")
 """Activities of a task, in the order in which they are assumed to run."""
@@ -112,6 +113,9 @@ class JobLog:
                 self._open[event.timestep] = _OpenTimestep(began)
             case TaskFinished():
                 self._add(event)
+            case TasksFinished():
+                for task in event.each():
+                    self._add(task)
             case TimestepFailed():
                 self._drop(event.timestep, self._at(event.at_ms))
             case TimestepCommitted():

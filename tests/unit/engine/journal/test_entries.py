@@ -147,8 +147,8 @@ def test_an_entry_of_an_earlier_format_is_read(body):
 
 
 def test_an_entry_of_a_later_format_is_refused():
-    data = seal({"format": 8, "anything": "else"})
-    with pytest.raises(NewerFormatError, match="journal entry 1 has format 8"):
+    data = seal({"format": 9, "anything": "else"})
+    with pytest.raises(NewerFormatError, match="journal entry 1 has format 9"):
         Entry.from_bytes(data, name="journal entry 1")
 
 

@@ -8,7 +8,7 @@ import pytest
 from rechannel.control.events import Called, Installed
 from rechannel.engine.journal import log as journal_module
 from rechannel.engine.journal.entries import (
-    EDITING,
+    COLUMNS,
     Closed,
     Committed,
     Controlling,
@@ -550,11 +550,11 @@ def test_formats_of_later_versions_are_refused(store):
     commit(start(store, snapshot_every=2), 3)
     store.put(entry_key(99), b"")
     store.delete(entry_key(99))
-    store.put(snapshot_key(6), seal({"format": EDITING + 1}))
+    store.put(snapshot_key(6), seal({"format": COLUMNS + 1}))
     with pytest.raises(NewerFormatError, match="snapshot snapshots/"):
         read_only(store)
     store.delete(snapshot_key(6))
-    store.put(entry_key(read_only(store).next_number), seal({"format": EDITING + 1}))
+    store.put(entry_key(read_only(store).next_number), seal({"format": COLUMNS + 1}))
     with pytest.raises(NewerFormatError, match="journal entry"):
         read_only(store)
 

@@ -338,8 +338,8 @@ def test_a_snapshot_writes_shared_runs_once():
 
 
 def test_snapshots_without_sense_or_of_later_formats_are_refused():
-    with pytest.raises(NewerFormatError, match="snapshot 5 has format 7"):
-        from_bytes(seal({"format": 7}), name="snapshot 5")
+    with pytest.raises(NewerFormatError, match="snapshot 5 has format 9"):
+        from_bytes(seal({"format": 9}), name="snapshot 5")
     with pytest.raises(
         DamagedStateError, match="snapshot 5 has its right checksum but invalid content"
     ):

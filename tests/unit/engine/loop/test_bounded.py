@@ -136,7 +136,7 @@ def test_what_comes_and_goes_leaves_nothing_behind(operator):
             )
         told.clear()
         harness.process.run()
-        mine = [r.costs.counts for r in told if r.operator == "bounded"]
+        mine = [r.costs.counts for u in told if u.operator == "bounded" for r in u.reports]
         work.append(sum(counts.get(name, 0) for counts in mine for name in WORK))
         manifest = harness.journal_state().manifests["bounded"]
         state.append((sum(r.rows for r in manifest.runs), sum(r.size for r in manifest.runs)))

@@ -8,7 +8,6 @@ import rechannel as rc
 from rechannel import aggregates as agg
 from rechannel.engine.program.physical import PhysicalPlan
 from rechannel.engine.program.steps import (
-    edit_of,
     first_configuration,
     layout_of,
     partitions_of,
@@ -16,7 +15,8 @@ from rechannel.engine.program.steps import (
     routing_of,
     stage_step,
 )
-from rechannel.kernels.tasks.report import Sent, TaskReport
+from rechannel.kernels.tasks.report import Sent
+from rechannel.kernels.tasks.unit_report import ReportList, by_operator
 from rechannel.model.configuration import Combine, Configuration, OperatorConfiguration
 from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
@@ -175,7 +175,7 @@ def test_merges_are_planned_for_every_task():
 def test_stages_in_the_middle_report_apart():
     plan = fan_out()
     assert step(plan, "sums", configured(plan), Manifest()).reports_to == 2
-    assert step(plan, "behind", configured(plan), Manifest()).reports_to == -1
+    assert step(plan, "behind", configured(plan), Manifest()).reports_to == 0
 
 
 def test_an_edit_is_what_all_tasks_of_the_operator_changed():
@@ -187,18 +187,18 @@ def test_an_edit_is_what_all_tasks_of_the_operator_changed():
         reported("last", state=edited(Edit(add=(run(9),)))),
         reported("sums", state=edited(edits[1])),
     ]
-    merged = edit_of(reports, "sums")
+    merged = {report.operator: report.edit for report in by_operator(reports)}["sums"]
     assert merged == Edit(retire=(((1,), everything),), add=(run(1), run(2)))
 
 
-def sending(*sent: tuple[str, int, int]) -> list[TaskReport]:
-    return [
+def sending(*sent: tuple[str, int, int]) -> list[ReportList]:
+    return by_operator(
         reported(
             "in",
             sent=(Sent(operator=operator, input=0, offered=rows, rows=rows, keys=keys, bytes=1),),
         )
         for operator, rows, keys in sent
-    ]
+    )
 
 
 def test_automatic_combining_follows_what_it_would_save():
@@ -215,7 +215,7 @@ def test_automatic_combining_follows_what_it_would_save():
 def test_nothing_is_decided_from_nothing():
     configuration = configured(fan_out())
     assert resolve_combine(fan_out(), configuration, sending(("sums", 0, 0))) is configuration
-    assert resolve_combine(fan_out(), configuration, [reported("in")]) is configuration
+    assert resolve_combine(fan_out(), configuration, by_operator([reported("in")])) is configuration
 
 
 def test_what_the_user_decided_stays():

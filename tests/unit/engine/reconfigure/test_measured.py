@@ -30,6 +30,7 @@ from rechannel.engine.reconfigure.measured import (
 )
 from rechannel.kernels.tasks.binned import bytes_per_bin
 from rechannel.kernels.tasks.report import HotKey, Sent, TaskReport
+from rechannel.kernels.tasks.unit_report import by_operator
 from rechannel.model.configuration import Combine, Configuration
 from rechannel.model.hashing import hash_columns
 from rechannel.model.hashspace import SPACE, Intervals
@@ -73,14 +74,14 @@ def test_rows_of_inputs_are_summed_over_timesteps_of_one_program():
     measured = Measured(dict)
     assert measured.sent() == {}
     other = replace(FOUR, dataflow=2)
-    measured.committed(1, [offered(9, 0)], other, 5, 0)
+    measured.committed(1, by_operator([offered(9, 0)]), other, 5, 0)
     # A timestep may be cut between the rows of the two inputs.
-    measured.committed(2, [offered(12, 0), offered(1, 0)], FOUR, 5, 0)
-    measured.committed(3, [offered(1, 1)], FOUR, 5, 0)
-    measured.committed(4, [], FOUR, 5, 0)
+    measured.committed(2, by_operator([offered(12, 0), offered(1, 0)]), FOUR, 5, 0)
+    measured.committed(3, by_operator([offered(1, 1)]), FOUR, 5, 0)
+    measured.committed(4, by_operator([]), FOUR, 5, 0)
     assert measured.sent() == {("pairs", 0): 13, ("pairs", 1): 1}
     for number in range(LOOKED_AT):
-        measured.committed(5 + number, [offered(2, 1)], FOUR, 5, 0)
+        measured.committed(5 + number, by_operator([offered(2, 1)]), FOUR, 5, 0)
     assert measured.sent() == {("pairs", 1): 2 * LOOKED_AT}
 
 
@@ -89,9 +90,11 @@ def test_rows_of_inputs_are_summed_over_timesteps_of_one_program():
 
 def test_rows_of_all_tasks_and_timesteps_are_summed_by_bin():
     measured = Measured(dict)
-    measured.committed(1, [report("counts", 1, 2, 0, 0), report("counts", 0, 0, 3, 4)], FOUR, 5, 0)
     measured.committed(
-        2, [report("counts", 10, 0, 0, 0), report("counts"), report("in")], FOUR, 5, 0
+        1, by_operator([report("counts", 1, 2, 0, 0), report("counts", 0, 0, 3, 4)]), FOUR, 5, 0
+    )
+    measured.committed(
+        2, by_operator([report("counts", 10, 0, 0, 0), report("counts"), report("in")]), FOUR, 5, 0
     )
     assert measured.loads(FOUR) == {"counts": (11.0, 2.0, 3.0, 4.0)}
 
@@ -99,15 +102,15 @@ def test_rows_of_all_tasks_and_timesteps_are_summed_by_bin():
 def test_only_timesteps_under_the_same_bins_count():
     measured = Measured(dict)
     eight = configuration(counts=keyed(2, 8))
-    measured.committed(1, [report("counts", *range(8))], eight, 5, 0)
-    measured.committed(2, [report("counts", 1, 1, 1, 1)], FOUR, 5, 0)
+    measured.committed(1, by_operator([report("counts", *range(8))]), eight, 5, 0)
+    measured.committed(2, by_operator([report("counts", 1, 1, 1, 1)]), FOUR, 5, 0)
     assert measured.loads(FOUR) == {"counts": (1.0,) * 4}
     assert measured.loads(eight) == {"counts": tuple(map(float, range(8)))}
 
 
 def test_bins_at_other_tasks_are_the_same_bins():
     measured = Measured(dict)
-    measured.committed(1, [report("counts", 1, 2, 3, 4)], FOUR, 5, 0)
+    measured.committed(1, by_operator([report("counts", 1, 2, 3, 4)]), FOUR, 5, 0)
     moved = configuration(
         counts=replace(keyed(2, 4), routing=Routing.even(bins=4, tasks=2).with_owners({0: 1}))
     )
@@ -116,7 +119,9 @@ def test_bins_at_other_tasks_are_the_same_bins():
 
 def test_operators_that_came_or_went_have_no_load():
     measured = Measured(dict)
-    measured.committed(1, [report("counts", 1, 2, 3, 4), report("gone", 1)], FOUR, 5, 0)
+    measured.committed(
+        1, by_operator([report("counts", 1, 2, 3, 4), report("gone", 1)]), FOUR, 5, 0
+    )
     assert measured.loads(configuration(new=keyed(2, 4))) == {}
     stateless = configuration(counts=replace(FOUR.operators["in"]))
     assert measured.loads(stateless) == {}
@@ -124,9 +129,9 @@ def test_operators_that_came_or_went_have_no_load():
 
 def test_load_follows_a_change_of_the_input():
     measured = Measured(dict)
-    measured.committed(1, [report("counts", 1000, 0, 0, 0)], FOUR, 5, 0)
+    measured.committed(1, by_operator([report("counts", 1000, 0, 0, 0)]), FOUR, 5, 0)
     for timestep in range(LOOKED_AT):
-        measured.committed(2 + timestep, [report("counts", 0, 1, 0, 0)], FOUR, 5, 0)
+        measured.committed(2 + timestep, by_operator([report("counts", 0, 1, 0, 0)]), FOUR, 5, 0)
     assert measured.loads(FOUR) == {"counts": (0.0, float(LOOKED_AT), 0.0, 0.0)}
 
 
@@ -134,10 +139,10 @@ def test_timesteps_before_a_change_of_the_distribution_do_not_count():
     measured = Measured(dict)
     for timestep in range(15):
         rows = (100, 100, 100, 100) if timestep < 9 else (400, 30, 30, 30)
-        measured.committed(1 + timestep, [report("counts", *rows)], FOUR, 5, 0)
+        measured.committed(1 + timestep, by_operator([report("counts", *rows)]), FOUR, 5, 0)
     assert measured.loads(FOUR) == {"counts": (2_400.0, 180.0, 180.0, 180.0)}
     for timestep in range(3):  # it changes again: of the latest four, all count
-        measured.committed(16 + timestep, [report("counts", 0, 0, 0, 100)], FOUR, 5, 0)
+        measured.committed(16 + timestep, by_operator([report("counts", 0, 0, 0, 100)]), FOUR, 5, 0)
     assert measured.loads(FOUR) == {"counts": (400.0, 30.0, 30.0, 330.0)}
 
 
@@ -146,7 +151,7 @@ def test_hot_keys_are_those_of_the_timesteps_that_count():
     for timestep in range(12):
         rows, key = ((400, 30, 30, 30), 7) if timestep < 6 else ((30, 400, 30, 30), 9)
         made = [report("counts", *rows, hot=((key, 350),))]
-        measured.committed(1 + timestep, made, FOUR, 5, 0)
+        measured.committed(1 + timestep, by_operator(made), FOUR, 5, 0)
     assert measured.hot(FOUR) == {"counts": {9: 6 * 350.0}}
 
 
@@ -156,7 +161,7 @@ def test_rows_that_differ_by_chance_count():
         measured = Measured(dict)
         for timestep in range(LOOKED_AT):
             drawn = random.multinomial(rows, [0.5, 0.2, 0.2, 0.1]).tolist()
-            measured.committed(1 + timestep, [report("counts", *drawn)], FOUR, 5, 0)
+            measured.committed(1 + timestep, by_operator([report("counts", *drawn)]), FOUR, 5, 0)
         assert sum(measured.loads(FOUR)["counts"]) == LOOKED_AT * rows
 
 
@@ -210,11 +215,13 @@ def test_a_running_stream_tells_whoever_cuts_the_bin_of_a_hot_key(which):
 
 def test_keys_are_hot_for_as_long_as_they_are():
     measured = Measured(dict)
-    measured.committed(1, [report("counts", 9, 0, 0, 0, hot=((7, 5),))], FOUR, 5, 0)
-    measured.committed(2, [report("counts", 9, 0, 0, 0, hot=((7, 5), (8, 4)))], FOUR, 5, 0)
+    measured.committed(1, by_operator([report("counts", 9, 0, 0, 0, hot=((7, 5),))]), FOUR, 5, 0)
+    measured.committed(
+        2, by_operator([report("counts", 9, 0, 0, 0, hot=((7, 5), (8, 4)))]), FOUR, 5, 0
+    )
     assert measured.hot(FOUR) == {"counts": {7: 10.0, 8: 4.0}}
     for timestep in range(LOOKED_AT - 1):
-        measured.committed(3 + timestep, [report("counts", 9, 0, 0, 0)], FOUR, 5, 0)
+        measured.committed(3 + timestep, by_operator([report("counts", 9, 0, 0, 0)]), FOUR, 5, 0)
     assert measured.hot(FOUR) == {"counts": {7: 5.0, 8: 4.0}}
     assert measured.hot(configuration(counts=keyed(2, 8))) == {}
 
@@ -285,10 +292,10 @@ def test_sizes_are_of_operators_that_there_are_and_that_have_bins():
 
 def test_what_a_byte_costs_is_guessed_until_one_has_moved():
     measured = Measured(dict)
-    measured.committed(1, [], FOUR, 10, 0)
+    measured.committed(1, by_operator([]), FOUR, 10, 0)
     assert measured.ms_per_byte == FIRST_GUESS_MS_PER_BYTE
-    measured.committed(2, [], FOUR, 10, 0)
-    measured.committed(3, [], FOUR, 30, 100)  # 20 ms more than usual for 100 bytes
+    measured.committed(2, by_operator([]), FOUR, 10, 0)
+    measured.committed(3, by_operator([]), FOUR, 30, 100)  # 20 ms more than usual for 100 bytes
     guessed = FADING * GUESSED_BYTES
     expected = (guessed * FIRST_GUESS_MS_PER_BYTE + 20) / (guessed + 100)
     assert measured.ms_per_byte == pytest.approx(expected)
@@ -309,7 +316,7 @@ def test_uneven_timesteps_are_no_cost():
     for timestep in range(400):
         moved = timestep % 2 * 1e6
         took = rng.choice((40, 100, 160)) + (2 if moved else 0)
-        measured.committed(timestep, [], FOUR, took, moved)
+        measured.committed(timestep, by_operator([]), FOUR, took, moved)
         costs.append(measured.ms_per_byte * 1e6)
     # A clipped difference would have an expectation of 20 ms.
     assert abs(fmean(costs[100:]) - 2) < 5
@@ -317,21 +324,21 @@ def test_uneven_timesteps_are_no_cost():
 
 def test_the_first_timestep_has_nothing_to_compare_with():
     measured = Measured(dict)
-    measured.committed(1, [], FOUR, 30, 100)
+    measured.committed(1, by_operator([]), FOUR, 30, 100)
     assert measured.ms_per_byte == FIRST_GUESS_MS_PER_BYTE
 
 
 def test_bytes_never_cost_nothing():
     measured = Measured(dict)
-    measured.committed(0, [], FOUR, 1_000, 0)
-    measured.committed(1, [], FOUR, 10, 1e9)
+    measured.committed(0, by_operator([]), FOUR, 1_000, 0)
+    measured.committed(1, by_operator([]), FOUR, 10, 1e9)
     assert measured.ms_per_byte == LEAST_MS_PER_BYTE
 
 
 def test_latencies_are_those_from_decision_to_commit():
     measured = Measured(dict)
     for timestep in range(5):
-        measured.committed(timestep, [], FOUR, timestep / 2, 0)
+        measured.committed(timestep, by_operator([]), FOUR, timestep / 2, 0)
     assert measured.latencies.between(1, 3).tolist() == [0.5, 1, 1.5]
 
 

@@ -12,20 +12,21 @@ from rechannel.dataflow.checks.dead import bounds_of
 from rechannel.engine.loop.core.state import LoopState
 from rechannel.engine.program.physical import PhysicalPlan
 from rechannel.errors import TooManyBadRowsError
-from rechannel.kernels.tasks.report import Judged, TaskReport
+from rechannel.kernels.tasks.report import Judged
+from rechannel.kernels.tasks.unit_report import UnitReport
 from rechannel.model.bad_rows import AtMost, Counted, summed
 
 
-def judged_of(reports: Iterable[TaskReport]) -> dict[str, Judged]:
+def judged_of(reports: Iterable[UnitReport]) -> dict[str, Judged]:
     """Return what the tasks of a timestep found of rows, by operator."""
     out: dict[str, Judged] = {}
     for report in reports:
-        for operator, judged in report.emitted.judged.items():
+        for operator, judged in report.judged.items():
             out[operator] = judged if operator not in out else out[operator].plus(judged)
     return out
 
 
-def counted_of(plan: PhysicalPlan, reports: Iterable[TaskReport]) -> dict[str, Counted]:
+def counted_of(plan: PhysicalPlan, reports: Iterable[UnitReport]) -> dict[str, Counted]:
     """Return what the commit of a timestep has to say of operators with a bound."""
     bounds = bounds_of(plan.dataflow)
     return _counted(bounds, judged_of(reports)) if bounds else {}

@@ -15,7 +15,7 @@ from rechannel.engine.loop.core.schedule import Unit
 from rechannel.engine.loop.core.state import InFlight
 from rechannel.engine.program.physical import PhysicalPlan
 from rechannel.engine.stages.runner import SourceSlice
-from rechannel.kernels.tasks.report import TaskReport
+from rechannel.kernels.tasks.unit_report import UnitReport
 from rechannel.model.bad_rows import Pasts
 from rechannel.model.configuration import Configuration
 from rechannel.model.eventtime import Times
@@ -27,7 +27,7 @@ class UnitDone(Struct, frozen=True, kw_only=True):
     """A unit came back with its reports."""
 
     unit: Unit
-    reports: Sequence[TaskReport]
+    reports: Sequence[UnitReport]
 
 
 class UnitFailed(Struct, frozen=True, kw_only=True):

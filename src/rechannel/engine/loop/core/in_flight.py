@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
 from rechannel.engine.loop.core.schedule import Unit
 from rechannel.engine.loop.core.state import InFlight, LoopState, Operators
 from rechannel.engine.program.steps import (
-    edit_of,
     stage_step,
-    states_of,
     timed,
     times_of,
     with_joint_times,
 )
 from rechannel.errors import TimestepError
 from rechannel.kernels.protocol.program import BroadcastState, StageStep
-from rechannel.kernels.tasks.report import TaskReport
+from rechannel.kernels.tasks.unit_report import UnitReport, latest
 from rechannel.model.eventtime import Clock, Times
 from rechannel.state.manifest import Manifest
 
@@ -46,11 +44,15 @@ def step_of(state: LoopState, unit: Unit) -> StageStep:
     return dataclasses.replace(step, broadcasts=read) if read else step
 
 
-def folded(state: LoopState, unit: Unit, reports: Sequence[TaskReport]) -> LoopState:
+def folded(state: LoopState, unit: Unit, reports: Sequence[UnitReport]) -> LoopState:
     """Return the state after a unit has come back with its reports. Raises TimestepError where some are missing."""
     name, number = unit
     flight = state.in_flight[number]
-    flight = replace(flight, reports=(*flight.reports, *reports), seen=_seen(flight.seen, reports))
+    flight = replace(
+        flight,
+        reports=(*flight.reports, *reports),
+        seen=latest([flight.seen, *(each.event_times for each in reports)]),
+    )
     operators = state.operators
     if state.plan.stage(name).logic is not None:
         flight, operators = _applied(flight, operators, name, reports)
@@ -76,44 +78,30 @@ def _broadcast(flight: InFlight, operators: Operators, name: str) -> BroadcastSt
     )
 
 
-def _seen(before: Mapping[str, int], reports: Iterable[TaskReport]) -> Mapping[str, int]:
-    out = dict(before)
-    for report in reports:
-        for input_, latest in report.emitted.event_times.items():
-            out[input_] = max(latest, out.get(input_, latest))
-    return out
-
-
 def _applied(
-    flight: InFlight, operators: Operators, name: str, reports: Sequence[TaskReport]
+    flight: InFlight, operators: Operators, name: str, reports: Sequence[UnitReport]
 ) -> tuple[InFlight, Operators]:
     """Apply the edit of an operator's manifest, and take its event time."""
-    edit = edit_of(reports, name)
     operator = flight.timestep.cut_by.operators[name]
-    if operator.routing is not None and operator.routing.spreads:
-        edit = with_joint_times(edit, operator.routing.spreads)
-    expected = operator.tasks
-    arrived = sum(report.operator == name for report in reports)
-    if arrived != expected:
+    report = next((report for report in reports if report.operator == name), None)
+    expected, arrived = operator.tasks, 0 if report is None else report.tasks
+    if report is None or arrived != expected:
         msg = (
             f"operator {name!r}, timestep {flight.timestep.number}: {arrived} of {expected} tasks"
             " reported"
         )
         raise TimestepError(msg)
+    edit = report.edit
+    if operator.routing is not None and operator.routing.spreads:
+        edit = with_joint_times(edit, operator.routing.spreads)
     manifest = operators.manifests.get(name, Manifest()).apply(edit)
-    times = times_of(reports, name)
+    times = times_of(report)
     own = {} if times is None else {name: times}
     operators = Operators(
         manifests={**operators.manifests, name: manifest},
         times={**operators.times, **own},
-        first_timers={
-            **operators.first_timers,
-            name: earliest(state.first_timers for state in states_of(reports, name)),
-        },
-        first_processing={
-            **operators.first_processing,
-            name: earliest(state.first_processing for state in states_of(reports, name)),
-        },
+        first_timers={**operators.first_timers, name: report.first_timers},
+        first_processing={**operators.first_processing, name: report.first_processing},
     )
     flight = replace(flight, edits={**flight.edits, name: edit}, times={**flight.times, **own})
     return flight, operators
@@ -123,8 +111,7 @@ def unread(flight: InFlight) -> float:
     """Return what a timestep has left unread over what it has read, of the source with the largest share."""
     rows: dict[str, int] = {}
     for report in flight.reports:
-        read = report.costs.counts.get("rows_in", 0)
-        rows[report.operator] = rows.get(report.operator, 0) + read
+        rows[report.operator] = rows.get(report.operator, 0) + report.rows_in
     shares = [
         left.rows / max(1, rows.get(name, 0))
         if left.rows is not None
@@ -134,25 +121,16 @@ def unread(flight: InFlight) -> float:
     return max(shares, default=0.0)
 
 
-def earliest(firsts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Return, by segment that tasks looked at, the first time after this timestep that a row waits for."""
-    out: dict[str, int] = {}
-    for each in firsts:
-        for segment, at in each.items():
-            out[segment] = min(at, out.get(segment, at))
-    return out
-
-
-def kept_of(reports: Iterable[TaskReport]) -> dict[str, list[str]]:
+def kept_of(reports: Iterable[UnitReport]) -> dict[str, list[str]]:
     """Return the files of sink buffers by node, in the order of their tasks."""
     out: dict[str, list[tuple[int, str]]] = {}
     for report in reports:
-        for node, file in report.emitted.buffered.items():
-            out.setdefault(node, []).append((report.task, file.key))
+        for node, found in report.buffered.items():
+            out.setdefault(node, []).extend(found)
     return {node: [key for _, key in sorted(files)] for node, files in out.items()}
 
 
-def reporting(reports: Iterable[TaskReport]) -> tuple[str, ...]:
+def reporting(reports: Iterable[UnitReport]) -> tuple[str, ...]:
     """Return the operators that have reported.
 
     A source stage that runs with its first reader has not run yet; its reports come with the reader's.

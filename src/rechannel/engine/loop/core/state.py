@@ -14,7 +14,7 @@ from rechannel.engine.program.physical import PhysicalPlan
 from rechannel.engine.program.position import StreamPosition
 from rechannel.engine.stages.runner import Timestep
 from rechannel.kernels.protocol.program import BroadcastState
-from rechannel.kernels.tasks.report import TaskReport
+from rechannel.kernels.tasks.unit_report import UnitReport
 from rechannel.model.bad_rows import Pasts
 from rechannel.model.configuration import Configuration
 from rechannel.model.eventtime import Times
@@ -44,7 +44,7 @@ class InFlight(Struct, frozen=True, kw_only=True):
     """Bytes of state that moved at its boundary, as estimated."""
     rewrite: Mapping[str, Intervals] = field(default_factory=dict)
     """By operator, hashes whose state it writes anew."""
-    reports: tuple[TaskReport, ...] = ()
+    reports: tuple[UnitReport, ...] = ()
     edits: Mapping[str, Edit] = field(default_factory=dict)
     """By operator that has finished it, what becomes of its manifest."""
     times: Mapping[str, Times] = field(default_factory=dict)
