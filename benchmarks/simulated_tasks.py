@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rechannel.engine.program.physical import PhysicalPlan
-from rechannel.engine.spark.runner import tables_of
+from rechannel.engine.spark.runner import folded_of
 from rechannel.engine.stages.runner import Placed, Timestep
 from rechannel.kernels.protocol.program import StageProgram, StageStep, TaskState
 from rechannel.kernels.shuffle.wire import batch_of
@@ -20,7 +20,8 @@ from rechannel.kernels.tasks.report import (
     TaskCosts,
     TaskReport,
 )
-from rechannel.kernels.tasks.report_table import ReportTable, fold
+from rechannel.kernels.tasks.report_table import fold
+from rechannel.kernels.tasks.unit_report import UnitReport
 from rechannel.sources.reader import SourceReader
 from rechannel.state.manifest import Edit
 from rechannel.state.run import Run
@@ -49,7 +50,7 @@ class SimulatedTasks:
         """Remember under which Configuration the timestep runs."""
         self._timesteps[timestep.number] = timestep
 
-    def run(self, timestep: int, stage: str, step: StageStep) -> list[ReportTable]:
+    def run(self, timestep: int, stage: str, step: StageStep) -> list[UnitReport]:
         """Ship the step, have tasks report and one of them fold the reports, and read what it made of them."""
         pickle.dumps(step, protocol=5)  # as it is sent to the workers
         began = time.process_time()
@@ -60,10 +61,12 @@ class SimulatedTasks:
             self._report(timestep, stage, number, consumers, step).blob() for number in range(tasks)
         ]
         folded = [
-            blob.as_py() for batch in fold([batch_of([0] * tasks, blobs)]) for blob in batch[1]
+            blob.as_py()
+            for batch in fold([batch_of([0] * tasks, blobs)], many=1)
+            for blob in batch[1]
         ]
         self.pretended_s += time.process_time() - began
-        return tables_of(folded)
+        return folded_of(folded)
 
     def _report(
         self, timestep: int, stage: str, number: int, consumers: list[str], step: StageStep

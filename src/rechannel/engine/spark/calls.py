@@ -197,10 +197,13 @@ class FrameSourceCall:
 class FoldCall:
     """mapInArrow function that folds the reports of many tasks."""
 
+    many: int
+    """How many are."""
+
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Take blobs of reports, yield one for each operator."""
+        """Take blobs of reports, yield fewer."""
         settle()
-        yield from fold(batches)
+        yield from fold(batches, self.many)
 
 
 def plain_path(path: str) -> str:

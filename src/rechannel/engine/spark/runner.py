@@ -53,7 +53,7 @@ from rechannel.engine.stages.splits import assign
 from rechannel.errors import gone_error
 from rechannel.kernels.protocol.program import StageProgram, StageStep
 from rechannel.kernels.shuffle.receive import Inbox
-from rechannel.kernels.shuffle.wire import unpack
+from rechannel.kernels.shuffle.wire import REPORT_TABLE, unpack
 from rechannel.kernels.tasks.report import TaskReport
 from rechannel.kernels.tasks.report_table import MANY, ReportTable
 from rechannel.kernels.tasks.unit_report import UnitReport, by_operator
@@ -188,7 +188,7 @@ class SparkRunner:
             made = self.stages.exchange(rows, 1)
             held.exchanges[f"reports of {stage.name}"] = made
             rows = made.read(0, 1)
-        return tables_of(self.stages.collect(self.stages.call(rows, FoldCall(), None)))
+        return folded_of(self.stages.collect(self.stages.call(rows, FoldCall(MANY), None)))
 
     def _map(self, held: _Open, stage: Stage, rows: Rows, call: Call) -> Rows:
         return self.stages.call(rows, call, self._profile(held, stage))
@@ -388,11 +388,16 @@ def reports_of(blobs: Iterable[bytes]) -> list[TaskReport]:
     return [TaskReport.from_bytes(body) for body in bodies]
 
 
-def tables_of(blobs: Iterable[bytes]) -> list[ReportTable]:
-    """Return folded reports."""
-    return [
-        ReportTable.from_bytes(unpack(pa.py_buffer(blob)).message.to_pybytes()) for blob in blobs
-    ]
+def folded_of(blobs: Iterable[bytes]) -> list[UnitReport]:
+    """Return reports that were folded where there are many."""
+    few, made = list[TaskReport](), list[UnitReport]()
+    for blob in map(unpack, map(pa.py_buffer, blobs)):
+        body = blob.message.to_pybytes()
+        if blob.kind == REPORT_TABLE:
+            made.append(ReportTable.from_bytes(body))
+        else:
+            few.append(TaskReport.from_bytes(body))
+    return [*by_operator(few), *made]
 
 
 class NoJobs:

@@ -353,10 +353,10 @@ def columns_of(tasks_done: bytes, *, all_columns: bool) -> tuple[pa.RecordBatch,
     return batch, _LAYOUTS.decode(batch.schema.metadata[_LAYOUT])
 
 
-def fold(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Fold the reports among blobs, one blob for each operator with many tasks: a mapInArrow function.
+def fold(batches: Iterable[pa.RecordBatch], many: int = MANY) -> Iterator[pa.RecordBatch]:
+    """Fold the reports of each operator that has many of them into one blob; pass on those of others.
 
-    Raises ValueError for a blob that is no report.
+    many: how many are. Raises ValueError for a blob that is no report.
     """
     bodies = list[bytes]()
     for blob in from_batches(batches):
@@ -366,7 +366,10 @@ def fold(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         bodies.append(blob.message.to_pybytes())
     made = list[bytes]()
     for reports in by_operator(map(TaskReport.from_bytes, bodies)):
-        made.append(_blob(ReportTable.of(reports).to_bytes()))
+        if reports.tasks >= many:
+            made.append(_blob(ReportTable.of(reports).to_bytes()))
+        else:
+            made += [report.blob() for report in reports.reports]
     yield from to_batches((0, blob) for blob in made)
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from rechannel.engine.spark.runner import tables_of
+from rechannel.engine.spark.runner import folded_of
 from rechannel.kernels.shuffle.wire import DATA, Blob, batch_of, pack
 from rechannel.kernels.tasks.report import (
     BufferFile,
@@ -115,7 +115,7 @@ def folded(reports: list[TaskReport]) -> list[ReportTable]:
     shuffled = random.Random(1).sample(reports, len(reports))
     blobs = [each.blob() for each in shuffled]
     made = fold([batch_of([0] * len(blobs[:9]), blobs[:9]), batch_of([0] * 61, blobs[9:])])
-    return tables_of(blob.as_py() for batch in made for blob in batch.column(1))
+    return folded_of(blob.as_py() for batch in made for blob in batch.column(1))
 
 
 def test_the_driver_learns_the_same_of_both(reports):
@@ -145,9 +145,11 @@ def test_operators_whose_reports_come_together_are_told_apart():
     reports = [replace(report(task, rng), operator=f"o{task % 2}") for task in range(10)]
     assert [(each.operator, each.tasks) for each in by_operator(reports)] == [("o0", 5), ("o1", 5)]
     blobs = [each.blob() for each in reports]
-    made = fold([batch_of([0] * 10, blobs)])
-    tables = tables_of(blob.as_py() for batch in made for blob in batch.column(1))
-    assert [(each.operator, each.tasks) for each in tables] == [("o0", 5), ("o1", 5)]
+    blobs += [replace(report(9, rng), operator="alone").blob()]
+    made = fold([batch_of([0] * 11, blobs)], many=5)
+    found = folded_of(blob.as_py() for batch in made for blob in batch.column(1))
+    assert [(each.operator, each.tasks) for each in found] == [("alone", 1), ("o0", 5), ("o1", 5)]
+    assert [type(each) for each in found] == [ReportList, ReportTable, ReportTable]
 
 
 def test_only_reports_are_folded():
