@@ -40,6 +40,7 @@ from benchmarks import (
     telemetry_overhead,
     trisk,
     watching,
+    wide_exchange,
     width,
 )
 from benchmarks.autopilot import benchmark as autopilot
@@ -74,6 +75,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         ingest,
         bins,
         width,
+        wide_exchange,
         rescale_peer,
         sliding,
         profile,
