@@ -187,6 +187,11 @@ def test_both_forms_hold_the_same_runs(history, times):
         assert (columns.state, columns.no_state) == (values.state, values.no_state)
         assert columns.segments() == values.segments()
         assert pickle.loads(pickle.dumps(columns)) == pickle.loads(pickle.dumps(values))
+        for after, until in ((-(2**63), 2**63 - 1), (0, 5), (5, 6), (3, 3)):
+            assert list(columns.waiting(after, until)) == list(values.waiting(after, until))
+            assert list(columns.ringing(after, until)) == list(values.ringing(after, until))
+            for seq in (0, len(values.runs)):
+                assert columns.changed_since(seq, after) == values.changed_since(seq, after)
         assert [columns.runs[i] for i in range(len(values.runs))] == list(values.runs)
         assert columns.runs[1:][::-1] == values.runs[1:][::-1]
 

@@ -113,6 +113,27 @@ class Manifest:
         rows = sum([run.rows for run in self.runs if run.level >= 0])
         return rows, sum([run.size for run in self.runs])
 
+    def waiting(self, after: int, until: int) -> Iterable[str]:
+        """Return the segments of state of which a row may have a timer for an event time in (after, until]."""
+        if isinstance(self.runs, RunTable):
+            return self.runs.waiting(after, until)
+        return (run.segment for run in self.state if run.waits(after, until))
+
+    def ringing(self, after: int, until: int) -> Iterable[str]:
+        """The same of processing time, beside timers of event time."""
+        if isinstance(self.runs, RunTable):
+            return self.runs.ringing(after, until)
+        return (run.segment for run in self.state if run.rings(after, until))
+
+    def changed_since(self, timestep: int, watermark: int) -> bool:
+        """Return whether later timesteps have written rows of state that wait for times beyond a watermark."""
+        if isinstance(self.runs, RunTable):
+            return self.runs.changed_since(timestep, watermark)
+        return any(
+            run.seq > timestep and run.due is not None and run.due[1] > watermark
+            for run in self.state
+        )
+
     def within(self, where: Intervals) -> tuple[Run, ...]:
         """Return the runs of state that meet the given hashes, clipped to them, newest first."""
         return tuple(run for run in self._met(where) if run.level >= 0)

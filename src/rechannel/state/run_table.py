@@ -9,6 +9,7 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rechannel.model.hashspace import HashArray, Intervals
 from rechannel.state.run import Run
@@ -112,6 +113,24 @@ class RunTable(Sequence[Run]):
         numbers = self._numbers(name)
         return int((numbers[self._numbers("level") >= 0] if state else numbers).sum())
 
+    def waiting(self, after: int, until: int) -> list[str]:
+        """Return the segments of the runs of state for which `Run.waits`."""
+        last = pc.coalesce(self._column("awaited"), self._column("due_last"))
+        return self._segments(_both(self._column("due_first"), until, last, after))
+
+    def ringing(self, after: int, until: int) -> list[str]:
+        """Return the segments of the runs of state for which `Run.rings`."""
+        first, last = self._column("rings_first"), self._column("rings_last")
+        return self._segments(_both(first, until, last, after))
+
+    def changed_since(self, timestep: int, watermark: int) -> bool:
+        """See `Manifest.changed_since`."""
+        late = pc.and_(
+            pc.greater(self._column("due_last"), watermark),
+            pc.greater(self._column("seq"), timestep),
+        )
+        return bool(self._segments(late))
+
     def applied(
         self, retire: Sequence[tuple[tuple[int, ...], Intervals]], add: Sequence[Run]
     ) -> RunTable:
@@ -168,6 +187,16 @@ class RunTable(Sequence[Run]):
         clips = [part.columns.column(CLIP) for part in self._parts]
         return clips[0] if len(clips) == 1 else pa.concat_arrays(clips)
 
+    def _column(self, name: str) -> pa.ChunkedArray:
+        place = SCHEMA.get_field_index(name)
+        return pa.chunked_array([part.columns.column(place) for part in self._parts])
+
+    def _segments(self, which: pa.ChunkedArray) -> list[str]:
+        """Return the segments of some runs of state. which: null counts as false."""
+        state = pc.and_(which, pc.greater_equal(self._column("level"), 0))
+        found: list[str] = self._column("segment").filter(state).to_pylist()
+        return found
+
     def _numbers(self, name: str) -> IntArray:
         place = SCHEMA.get_field_index(name)
         return np.concatenate([part.columns.column(place).to_numpy() for part in self._parts])
@@ -195,6 +224,11 @@ class RunTable(Sequence[Run]):
             left = Pieces.of(Intervals.of(gone[seq])).others()
             parts.append(Cut.of(rows.column(CLIP), left).taken(rows))
         return parts
+
+
+def _both(first: pa.ChunkedArray, until: int, last: pa.ChunkedArray, after: int) -> pa.ChunkedArray:
+    """Return where first <= until and last > after; null where either is."""
+    return pc.and_(pc.less_equal(first, until), pc.greater(last, after))
 
 
 def _joined(parts: Sequence[Part]) -> Part:

@@ -37,10 +37,8 @@ def _waits(stage: Stage, operators: Operators, passed: dict[str, int], stream_ms
     after, until = due
     manifest = operators.manifests.get(stage.name)
     first = operators.first_timers.get(stage.name, {})
-    return any(
-        run.waits(after, until) and first.get(run.segment, until) <= until
-        for run in (manifest.state if manifest else ())
-    )
+    waiting = manifest.waiting(after, until) if manifest else ()
+    return any(first.get(segment, until) <= until for segment in waiting)
 
 
 def _rings(stage: Stage, operators: Operators, stream_ms: int) -> bool:
@@ -55,10 +53,8 @@ def _rings(stage: Stage, operators: Operators, stream_ms: int) -> bool:
     after, until = due
     manifest = operators.manifests.get(stage.name)
     first = operators.first_processing.get(stage.name, {})
-    return any(
-        run.rings(after, until) and first.get(run.segment, until) <= until
-        for run in (manifest.state if manifest else ())
-    )
+    ringing = manifest.ringing(after, until) if manifest else ()
+    return any(first.get(segment, until) <= until for segment in ringing)
 
 
 def _early(stage: Stage, operators: Operators, stream_ms: int) -> bool:
@@ -68,7 +64,4 @@ def _early(stage: Stage, operators: Operators, stream_ms: int) -> bool:
     if every is None or times.beat is None or not times.beat.strikes(stream_ms, every):
         return False
     manifest = operators.manifests.get(stage.name)
-    return any(
-        run.seq > times.beat.shown and run.due is not None and run.due[1] > times.watermark
-        for run in (manifest.state if manifest else ())
-    )
+    return manifest is not None and manifest.changed_since(times.beat.shown, times.watermark)
