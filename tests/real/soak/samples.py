@@ -40,6 +40,8 @@ class Limit:
     """Of any sample."""
     per_hour: float | None = None
     """Of the slope."""
+    warm_up_s: float = 120.0
+    """Points of a process younger than this, by its own first sample, do not count for the slope."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +50,8 @@ class Rules:
 
     from_s: float
     """Earlier ones do not."""
-    warm_up_s: float = 120.0
-    """Nor those of a process younger than this, by its own first sample."""
     span_s: float = 300.0
-    """Nor those of a process whose remaining points do not cover as much time."""
+    """Nor those of a process whose points, after its warm-up, do not cover as much time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,8 @@ def _verdict(what: str, limit: Limit, samples: Sequence[Sample], rules: Rules) -
     lives = defaultdict[str, list[Sample]](list)
     for sample in samples:
         lives[sample.of].append(sample)
-    counted = [points for life in lives.values() if (points := _counted(life, rules)) is not None]
+    found = (_counted(life, rules, limit.warm_up_s) for life in lives.values())
+    counted = [points for points in found if points is not None]
     return Verdict(
         what=what,
         limit=limit,
@@ -124,10 +125,10 @@ Points = tuple[np.ndarray, np.ndarray]
 """Seconds, in order, and values."""
 
 
-def _counted(life: Sequence[Sample], rules: Rules) -> Points | None:
+def _counted(life: Sequence[Sample], rules: Rules, warm_up_s: float) -> Points | None:
     """Return the points of a process that count; None if they cover too little time."""
     ordered = sorted(life, key=lambda sample: sample.at_s)
-    begin = max(rules.from_s, ordered[0].at_s + rules.warm_up_s)
+    begin = max(rules.from_s, ordered[0].at_s + warm_up_s)
     late = [sample for sample in ordered if sample.at_s >= begin]
     if len(late) < 2 or late[-1].at_s - late[0].at_s < rules.span_s:
         return None

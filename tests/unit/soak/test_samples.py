@@ -5,8 +5,9 @@ import pytest
 
 from tests.real.soak.samples import Limit, Rules, Sample, judge, theil_sen
 
-RULES = Rules(from_s=3_600, warm_up_s=100, span_s=300)
-LIMIT = Limit(most=1_000, per_hour=10)
+RULES = Rules(from_s=3_600, span_s=300)
+LIMIT = Limit(most=1_000, per_hour=10, warm_up_s=100)
+AT_ONCE = Limit(most=1_000, per_hour=10, warm_up_s=0)
 
 
 def series(value, of="1", begin=0, end=7_200, every=10):
@@ -62,9 +63,19 @@ def test_processes_that_follow_each_other_are_not_growth():
 def test_each_process_warms_up():
     young = series(lambda at: 100 + min(at - 3_600, 90), of="2", begin=3_600)
     assert verdict(young).slope == 0
-    assert verdict(young, rules=Rules(from_s=3_600, warm_up_s=0, span_s=300)).slope == 0  # robust
-    few = Rules(from_s=3_600, warm_up_s=0, span_s=80)
-    assert verdict(young[:10], rules=few).slope == pytest.approx(3_600)
+    assert verdict(young, AT_ONCE).slope == 0  # robust
+    few = Rules(from_s=3_600, span_s=80)
+    assert verdict(young[:10], AT_ONCE, few).slope == pytest.approx(3_600)
+
+
+def test_a_quantity_may_take_longer_to_warm_up():
+    filling = series(lambda at: 100 + min(at - 3_600, 1_800) / 36, begin=3_600)
+    assert verdict(filling).slope == pytest.approx(40, rel=0.2)
+    found = verdict(filling, Limit(most=1_000, per_hour=10, warm_up_s=1_800))
+    assert found.slope == 0
+    assert found.judged
+    leaking = series(lambda at: 100 + (at - 3_600) / 36, begin=3_600)
+    assert not verdict(leaking, Limit(most=1_000, per_hour=10, warm_up_s=1_800)).good
 
 
 def test_processes_that_do_not_live_long_enough_are_not_judged():
