@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rechannel.model.hashspace import SPACE, HashArray, Intervals
+from rechannel.model.streams import from_stream, to_stream
 from rechannel.state.run import Run
 
 IntArray = npt.NDArray[np.int64]
@@ -55,13 +56,8 @@ class Part:
     @classmethod
     def from_bytes(cls, data: bytes) -> Part:
         """Invert `to_bytes`. Raises ValueError for anything else."""
-        try:
-            with pa.ipc.open_stream(data) as stream:
-                columns = stream.read_next_batch()
-            columns.validate(full=True)
-        except (pa.ArrowException, StopIteration) as error:
-            msg = f"columns of runs cannot be read: {error}"
-            raise ValueError(msg) from error
+        columns = from_stream(data)
+        columns.validate(full=True)
         if not columns.schema.equals(SCHEMA):
             msg = f"runs have the columns {columns.schema.names}"
             raise ValueError(msg)
@@ -70,11 +66,7 @@ class Part:
     def to_bytes(self) -> bytes:
         """Return the columns as a compressed stream of Arrow's IPC format."""
         if self._bytes is None:
-            sink = pa.BufferOutputStream()
-            options = pa.ipc.IpcWriteOptions(compression="lz4")
-            with pa.ipc.new_stream(sink, SCHEMA, options=options) as stream:
-                stream.write_batch(self.columns)
-            self._bytes = sink.getvalue().to_pybytes()
+            self._bytes = to_stream(self.columns)
         return self._bytes
 
     def __reduce__(self) -> tuple[Callable[[bytes], Part], tuple[bytes]]:

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from rechannel.kernels.tasks.report_table import COUNT, KEPT, MS, SENT, TIMES, Layout, columns_of
 from rechannel.model.codec import written
+from rechannel.model.streams import from_stream, to_stream
 from rechannel.telemetry.record import Record
 from rechannel.telemetry.task_finished import (
     NAMED_COUNTS,
@@ -150,12 +151,7 @@ class TasksFinished(Record):
             for each in fields(SparkMetrics)
         }
         columns[_ROW] = pa.array([row for row, _ in known], pa.int64())
-        made = pa.RecordBatch.from_pydict(columns)
-        sink = pa.BufferOutputStream()
-        options = pa.ipc.IpcWriteOptions(compression="lz4")
-        with pa.ipc.new_stream(sink, made.schema, options=options) as stream:
-            stream.write_batch(made)
-        return replace(self, spark=sink.getvalue().to_pybytes())
+        return replace(self, spark=to_stream(pa.RecordBatch.from_pydict(columns)))
 
     # In sum, as `TaskFinished` has it of one task ---------------------------------------------------
 
@@ -261,10 +257,7 @@ class TasksFinished(Record):
 
     @cached_property
     def _spark(self) -> pa.RecordBatch | None:
-        if not self.spark:
-            return None
-        with pa.ipc.open_stream(self.spark) as stream:
-            return stream.read_next_batch()
+        return from_stream(self.spark) if self.spark else None
 
     def _sum(self, column: str) -> int:
         return int(self._layout.sums.get(column, 0))

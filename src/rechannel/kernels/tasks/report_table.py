@@ -33,7 +33,9 @@ from rechannel.kernels.tasks.report import (
 from rechannel.kernels.tasks.unit_report import ReportList, by_operator
 from rechannel.model.eventtime import Times
 from rechannel.model.hashspace import Intervals
+from rechannel.model.streams import from_stream, to_stream
 from rechannel.state.manifest import Edit
+from rechannel.state.run import Run
 from rechannel.state.run_table import RunTable
 
 MANY = 64
@@ -58,7 +60,7 @@ TIMES = (
 _LAYOUT = b"rechannel"
 """Metadata of the columns of tasks: a `Layout`, as JSON."""
 
-_SENT = ("offered", "rows", "keys", "bytes")
+_SENT, _KEPT = ("offered", "rows", "keys", "bytes"), ("rows", "bytes")
 _SEGMENT = pa.struct(
     [("key", pa.string()), ("level", pa.int64()), ("rows", pa.int64()), ("bytes", pa.int64())]
 )
@@ -256,52 +258,75 @@ def _joined(
 
 
 def _tasks_done(reports: Sequence[TaskReport]) -> bytes:
-    """Return what each task did and wrote as a compressed stream of Arrow's IPC format."""
-    costs = [report.costs for report in reports]
-    states = [report.state for report in reports]
-    inputs = list(dict.fromkeys((s.operator, s.input) for r in reports for s in r.emitted.sent))
-    nodes = list(dict.fromkeys(node for r in reports for node in r.emitted.buffered))
-    columns: dict[str, pa.Array] = {
+    """Return what each task did and wrote as bytes."""
+    inputs = tuple(dict.fromkeys((s.operator, s.input) for r in reports for s in r.emitted.sent))
+    nodes = tuple(dict.fromkeys(node for r in reports for node in r.emitted.buffered))
+    columns = {
+        **_identities(reports),
+        **_costs([report.costs for report in reports]),
+        **_written(reports),
+        **_emitted(reports, inputs, nodes),
+    }
+    summed = (name for name in columns if name.startswith((MS, COUNT, SENT, KEPT)))
+    layout = Layout(
+        inputs=inputs,
+        nodes=nodes,
+        sums={name: columns[name].sum().as_py() or 0 for name in summed},
+        slowest=_slowest(reports),
+        judged=ReportList(tuple(reports)).judged,
+    )
+    ordered = (*TIMES, *(name for name in columns if name not in TIMES))
+    batch = pa.RecordBatch.from_pydict({name: columns[name] for name in ordered})
+    return to_stream(batch.replace_schema_metadata({_LAYOUT: _ENCODER.encode(layout)}))
+
+
+def _identities(reports: Sequence[TaskReport]) -> dict[str, pa.Array]:
+    sparks = [report.spark for report in reports]
+    return {
         "task": pa.array([report.task for report in reports], pa.int64()),
-        "started_ms": pa.array([each.started_ms for each in costs], pa.float64()),
-        "finished_ms": pa.array([each.finished_ms for each in costs], pa.float64()),
-        f"{MS}wait": pa.array([each.ms.get("wait") for each in costs], pa.float64()),
-        f"{COUNT}rows_in": pa.array([each.counts.get("rows_in") for each in costs], pa.int64()),
-        "spark_stage": pa.array([r.spark and r.spark.stage for r in reports], pa.int64()),
-        "spark_task": pa.array([r.spark and r.spark.task for r in reports], pa.int64()),
         "attempt": pa.array([report.attempt for report in reports], pa.string()),
+        "spark_stage": pa.array([each and each.stage for each in sparks], pa.int64()),
+        "spark_task": pa.array([each and each.task for each in sparks], pa.int64()),
+    }
+
+
+def _costs(costs: Sequence[TaskCosts]) -> dict[str, pa.Array]:
+    columns = {
         "host": pa.array([each.host for each in costs], pa.string()).dictionary_encode(),
         "pid": pa.array([each.pid for each in costs], pa.int64()),
-        "bins": pa.array([None if each is None else each.bins for each in states], pa.string()),
+        "started_ms": pa.array([each.started_ms for each in costs], pa.float64()),
+        "finished_ms": pa.array([each.finished_ms for each in costs], pa.float64()),
         "cpu_ms": pa.array([each.cpu_ms for each in costs], pa.float64()),
-        "segments": pa.array(
-            [
-                []
-                if each is None
-                else [
-                    {"key": run.segment, "level": run.level, "rows": run.rows, "bytes": run.size}
-                    for run in each.edit.add
-                ]
-                for each in states
-            ],
-            pa.list_(_SEGMENT),
-        ),
-        "judged": pa.array(
-            [
-                _ENCODER.encode(r.emitted.judged).decode() if r.emitted.judged else None
-                for r in reports
-            ],
-            pa.string(),
-        ),
     }
-    for name in dict.fromkeys(name for each in costs for name in each.ms):
-        if MS + name not in columns:
-            columns[MS + name] = pa.array([each.ms.get(name) for each in costs], pa.float64())
+    for name in dict.fromkeys(("wait", *(name for each in costs for name in each.ms))):
+        columns[MS + name] = pa.array([each.ms.get(name) for each in costs], pa.float64())
+    for name in dict.fromkeys(("rows_in", *(name for each in costs for name in each.counts))):
+        columns[COUNT + name] = pa.array([each.counts.get(name) for each in costs], pa.int64())
+    # A source task makes no rows of its own.
     rows_out = [each.counts.get("rows_out", each.counts.get("rows_in", 0)) for each in costs]
     columns[f"{COUNT}rows_out"] = pa.array(rows_out, pa.int64())
-    for name in dict.fromkeys(name for each in costs for name in each.counts):
-        if COUNT + name not in columns:
-            columns[COUNT + name] = pa.array([each.counts.get(name) for each in costs], pa.int64())
+    return columns
+
+
+def _written(reports: Sequence[TaskReport]) -> dict[str, pa.Array]:
+    states = [report.state for report in reports]
+    segments = [[] if each is None else list(map(_segment, each.edit.add)) for each in states]
+    return {
+        "bins": pa.array([None if each is None else each.bins for each in states], pa.string()),
+        "segments": pa.array(segments, pa.list_(_SEGMENT)),
+    }
+
+
+def _segment(run: Run) -> dict[str, str | int]:
+    return {"key": run.segment, "level": run.level, "rows": run.rows, "bytes": run.size}
+
+
+def _emitted(
+    reports: Sequence[TaskReport], inputs: Sequence[tuple[str, int]], nodes: Sequence[str]
+) -> dict[str, pa.Array]:
+    judged = [report.emitted.judged for report in reports]
+    texts = [_ENCODER.encode(each).decode() if each else None for each in judged]
+    columns = {"judged": pa.array(texts, pa.string())}
     for place, known in enumerate(inputs):
         sent = [_sent_to(report, known) for report in reports]
         for figure in _SENT:
@@ -309,26 +334,10 @@ def _tasks_done(reports: Sequence[TaskReport]) -> bytes:
             columns[f"{SENT}{place} {figure}"] = pa.array(numbers, pa.int64())
     for place, node in enumerate(nodes):
         files = [report.emitted.buffered.get(node) for report in reports]
-        for figure in ("rows", "bytes"):
+        for figure in _KEPT:
             numbers = [each and getattr(each, figure) for each in files]
             columns[f"{KEPT}{place} {figure}"] = pa.array(numbers, pa.int64())
-    ordered = (*TIMES, *(name for name in columns if name not in TIMES))
-    batch = pa.RecordBatch.from_pydict({name: columns[name] for name in ordered})
-    summed = (name for name in columns if name.startswith((MS, COUNT, SENT, KEPT)))
-    layout = Layout(
-        inputs=tuple(inputs),
-        nodes=tuple(nodes),
-        sums={name: columns[name].sum().as_py() or 0 for name in summed},
-        slowest=_slowest(reports),
-        judged=ReportList(tuple(reports)).judged,
-    )
-    batch = batch.replace_schema_metadata({_LAYOUT: _ENCODER.encode(layout)})
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
-    with pa.ipc.new_stream(sink, batch.schema, options=options) as stream:
-        stream.write_batch(batch)
-    made: bytes = sink.getvalue().to_pybytes()
-    return made
+    return columns
 
 
 def _slowest(reports: Sequence[TaskReport]) -> Slowest:
@@ -346,10 +355,7 @@ def _sent_to(report: TaskReport, known: tuple[str, int]) -> Sent | None:
 
 def columns_of(tasks_done: bytes, *, all_columns: bool) -> tuple[pa.RecordBatch, Layout]:
     """Return what each task did as columns: all of them, or `TIMES`."""
-    some = [] if all_columns else list(range(len(TIMES)))
-    options = pa.ipc.IpcReadOptions(included_fields=some)
-    with pa.ipc.open_stream(tasks_done, options=options) as stream:
-        batch = stream.read_next_batch()
+    batch = from_stream(tasks_done, () if all_columns else range(len(TIMES)))
     return batch, _LAYOUTS.decode(batch.schema.metadata[_LAYOUT])
 
 
