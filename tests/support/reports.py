@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from rechannel.kernels.tasks.report import Emitted, StateReport, TaskCosts, TaskReport
@@ -26,3 +27,8 @@ def reported(operator: str, task: int = 0, state: StateReport | None = None, **e
 def edited(edit: Edit | None = None, **more: Any) -> StateReport:
     """What a report says of state."""
     return StateReport(edit=Edit() if edit is None else edit, **more)
+
+
+def reports_in(found: Iterable[Any]) -> list[TaskReport]:
+    """The reports of single tasks, out of what a runner returned of operators with few."""
+    return [each for report in found for each in report.reports]

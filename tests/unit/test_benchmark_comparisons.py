@@ -366,6 +366,7 @@ RUNS: dict[str, Callable[[], dict[str, Any]]] = {
     "object-store": lambda: {"ms": [40.0] * 60, "timesteps": 90},
     "recovery": failed_run,
     "scale-logs": lambda: advised_run(2_000.0),
+    "width": lambda: {"took_ms": [40.0] * 60, "runs_per_task": 8.0},
     "simulator-error": recorded_run,
 }
 """What a run returns beside the rest, for benchmarks whose sides return the same."""

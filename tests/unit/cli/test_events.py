@@ -7,6 +7,9 @@ import pytest
 
 from rechannel.cli.jobs import events as events_module
 from rechannel.cli.jobs.describe import describe
+from rechannel.kernels.tasks.report import TaskCosts, TaskReport
+from rechannel.kernels.tasks.report_table import ReportTable
+from rechannel.kernels.tasks.unit_report import ReportList
 from rechannel.telemetry.events import (
     EVENTS,
     DecisionMade,
@@ -20,6 +23,30 @@ from rechannel.telemetry.events import (
     TimestepStarted,
 )
 from rechannel.telemetry.task_finished import TaskFinished
+from rechannel.telemetry.tasks_finished import TasksFinished
+
+MANY = ReportTable.of(
+    ReportList(
+        tuple(
+            TaskReport(
+                operator="o",
+                timestep=3,
+                task=task,
+                attempt="a",
+                costs=TaskCosts(
+                    host="h",
+                    pid=1,
+                    started_ms=-10.0 + task * 2,
+                    finished_ms=0.0,
+                    cpu_ms=1.0,
+                    ms={"wait": 4.0 + task * 2},
+                    counts={"rows_in": 10 + task * 10},
+                ),
+            )
+            for task in range(2)
+        )
+    )
+)
 
 EXAMPLES = [
     (JobStarted(job="j", at_ms=0, engine="spark"), "job 'j' started (spark)"),
@@ -69,6 +96,11 @@ EXAMPLES = [
         ),
         "timestep 3: 'o' task 1 on h: 1,000 rows (2.0 KiB) in, 2 (0 B) out,"
         " busy 6 ms (wait 4 ms, write 6 ms)",
+    ),
+    (
+        TasksFinished(timestep=3, operator="o", number=2, figures=MANY.tasks_done),
+        "timestep 3: 'o', 2 tasks: 30 rows (0 B) in, 30 (0 B) out, busy 6 ms at most, 8 ms together"
+        " (wait 10 ms)",
     ),
 ]
 

@@ -14,6 +14,7 @@ from rechannel.job import InProcess
 from rechannel.kernels.tasks import emission
 from rechannel.state.merging import MergePolicy
 from rechannel.testing import Harness, script
+from tests.support.reports import reports_in
 from tests.support.two_streams import SETTINGS, TwoStreams, at
 
 TRADES = "k BIGINT, a STRING, at TIMESTAMP"
@@ -297,7 +298,9 @@ def test_what_cannot_be_is_refused_before_anything_runs():
 def test_rows_that_wait_for_nothing_are_not_looked_at():
     bench, reports = Bench(settings=rc.Settings(tasks=1, bins=1)), []
     run = bench.harness.process.runner.run
-    bench.harness.process.runner.run = lambda *step: reports.extend(found := run(*step)) or found
+    bench.harness.process.runner.run = lambda *step: (
+        reports.extend(reports_in(found := run(*step))) or found
+    )
     bench.step([(1, "x", 0)], [(k, 7, 1) for k in range(200)] + [(9, 8, 1_000)])
     read = []
     for second in (5, 6, 7):

@@ -8,6 +8,7 @@ import rechannel as rc
 from rechannel import aggregates as agg
 from rechannel.errors import DataflowError, RefusedError, UnknownColumnError
 from rechannel.testing import Harness, script
+from tests.support.reports import reports_in
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 SETTINGS = rc.Settings(tasks=2, bins=4)
@@ -29,7 +30,9 @@ class Bench:
         self.harness.start()
         self.told = []
         run = self.harness.process.runner.run
-        self.harness.process.runner.run = lambda *step: self.told.extend(made := run(*step)) or made
+        self.harness.process.runner.run = lambda *step: (
+            self.told.extend(reports_in(made := run(*step))) or made
+        )
         self.timestep = 0
 
     def step(self, left=(), right=()):

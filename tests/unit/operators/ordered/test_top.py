@@ -8,6 +8,7 @@ import rechannel as rc
 from rechannel import aggregates as agg
 from rechannel.errors import DataflowError, UnknownColumnError
 from rechannel.testing import Harness, script
+from tests.support.reports import reports_in
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 SCHEMA = "k STRING, price DOUBLE, seller STRING, at TIMESTAMP"
@@ -177,7 +178,9 @@ def test_rows_that_cannot_be_among_the_best_do_not_travel_and_count_as_late_all_
 
     bench, told = Bench(best), []
     run = bench.harness.process.runner.run
-    bench.harness.process.runner.run = lambda *step: told.extend(found := run(*step)) or found
+    bench.harness.process.runner.run = lambda *step: (
+        told.extend(reports_in(found := run(*step))) or found
+    )
 
     def counted(name):
         return sum(report.costs.counts.get(name, 0) for report in told if report.operator == "top")

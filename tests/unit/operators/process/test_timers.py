@@ -9,6 +9,7 @@ import rechannel as rc
 from rechannel.errors import DataflowError, RefusedError, UserFunctionError
 from rechannel.job import InProcess
 from rechannel.testing import Harness, script
+from tests.support.reports import reports_in
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -56,7 +57,9 @@ class Bench:
         )
         self.harness.start()
         run = self.harness.process.runner.run
-        self.harness.process.runner.run = lambda *a: self.told.extend(found := run(*a)) or found
+        self.harness.process.runner.run = lambda *a: (
+            self.told.extend(reports_in(found := run(*a))) or found
+        )
 
     def step(self, now, *rows):
         """What the machine does at a time, with these rows: users, or (user, ms). What was shown, (user, n, over)."""

@@ -21,6 +21,7 @@ from rechannel.operators.window.sliding import SlidingLogic
 from rechannel.state.run import CHANGES, TOTALS
 from rechannel.state.stores.memory import MemoryStore
 from rechannel.testing import Harness, script
+from tests.support.reports import reports_in
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 SCHEMA = "k BIGINT, i BIGINT, x DOUBLE, d DECIMAL(12,2), at TIMESTAMP"
@@ -66,7 +67,9 @@ class Bench:
     def start(self):
         self.harness.start()
         run = self.harness.process.runner.run
-        self.harness.process.runner.run = lambda *a: self.told.extend(found := run(*a)) or found
+        self.harness.process.runner.run = lambda *a: (
+            self.told.extend(reports_in(found := run(*a))) or found
+        )
 
     def step(self, rows):
         """One timestep; its rows, bit for bit, without `least`."""

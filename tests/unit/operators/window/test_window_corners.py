@@ -11,6 +11,7 @@ import rechannel as rc
 from rechannel import aggregates as agg
 from rechannel.errors import DataflowError
 from rechannel.testing import Harness, script
+from tests.support.reports import reports_in
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TEN = rc.windows.tumbling("10 seconds")
@@ -135,7 +136,7 @@ def test_rows_that_wait_for_a_function_are_not_read_when_others_come():
     harness = Harness([made.write.memory("out", name="out")])
     harness.start()
     told, run = [], harness.process.runner.run
-    harness.process.runner.run = lambda *a: told.extend(found := run(*a)) or found
+    harness.process.runner.run = lambda *a: told.extend(reports_in(found := run(*a))) or found
     harness.process.run()
     counts = [report.costs.counts for report in told if report.operator == "w"]
     assert sum(each["keys_found"] for each in counts) == 0
