@@ -68,8 +68,7 @@ class Manifest:
     _next: tuple[Edit, ref[Manifest]] | None = field(
         default=None, init=False, repr=False, compare=False
     )
-    """The edit that was applied last, and what it made: the driver's loop and its journal both apply it, the journal
-    as it has read it. What it made
+    """The edit that was applied last, and what it made: the driver's loop and its journal both apply it. What it made
     is not kept alive by this, or a savepoint would keep all manifests since.
     """
 

@@ -134,9 +134,8 @@ class Cut:
         run, owner = run[span], pieces.owners[piece]
         lo = np.maximum(lo[span], pieces.firsts[piece])
         last = np.minimum(last[span], pieces.lasts[piece])
-        order = np.argsort(
-            owner, kind="stable"
-        )  # runs are in order already, and so are their intervals
+        # Runs are in order already, and so are their intervals.
+        order = np.argsort(owner, kind="stable")
         run, owner, lo, last = run[order], owner[order], lo[order], last[order]
         if not len(run):
             return cls(run, owner, np.zeros(1, dtype=np.int32), lo, last)

@@ -7,7 +7,7 @@ running job or of a saved file. Times named `at_ms` are on the driver's clock, i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
@@ -257,6 +257,11 @@ EVENTS: tuple[type[Event], ...] = (
 )
 
 _BY_KIND: Mapping[str, type[Event]] = {event.KIND: event for event in EVENTS}
+
+
+def weight_of(events: Iterable[Event]) -> int:
+    """Return how many events these are where an event of many tasks counts as many: what bounds of memory go by."""
+    return sum(event.number if isinstance(event, TasksFinished) else 1 for event in events)
 
 
 def event_to_json(event: Event) -> dict[str, Json]:

@@ -18,7 +18,7 @@ from threading import Condition
 
 from rechannel.errors import one_sentence
 from rechannel.logs import fields
-from rechannel.telemetry.events import Event, Note, event_to_json
+from rechannel.telemetry.events import Event, Note, event_to_json, weight_of
 from rechannel.telemetry.files import EventFiles
 from rechannel.threads import daemon_thread
 
@@ -44,7 +44,8 @@ class EventLog:
     """Appends events to the files of a directory.
 
     directory: made on the first write. roll_bytes: size after which a new file begins.
-    keep_files: older files are deleted. capacity: events that may wait; further ones are lost.
+    keep_files: older files are deleted. capacity: events that may wait (see `weight_of`); further
+    ones are lost.
     flush_s: how long events may wait for company, in seconds: they are completed and written
     together. complete: called in the background thread; what it raises counts as "nothing to add".
     seen: called in the background thread with completed events, before they are written.
@@ -70,6 +71,7 @@ class EventLog:
         self._clock_ms = clock_ms
         self._changed = Condition()
         self._queue: deque[Event] = deque()
+        self._waiting = 0
         self._busy = False
         self._hurry = False
         self._closed = False
@@ -87,11 +89,14 @@ class EventLog:
     def append(self, *events: Event) -> None:
         """Queue events. Returns at once and never raises; after `close`, events are lost."""
         with self._changed:
-            room = 0 if self._closed else self._capacity - len(self._queue)
+            taken = 0
+            while taken < len(events) and not self._closed and self._waiting < self._capacity:
+                self._waiting += weight_of(events[taken : taken + 1])
+                taken += 1
             if not self._queue:
                 self._changed.notify_all()
-            self._queue.extend(events[:room])
-            self._lose(max(0, len(events) - room))
+            self._queue.extend(events[:taken])
+            self._lose(len(events) - taken)
 
     def flush(self, timeout_s: float = 10.0) -> bool:
         """Wait until all queued events are written or lost. Returns whether that happened in time."""
@@ -112,6 +117,7 @@ class EventLog:
             with self._changed:
                 batch, self._busy, self._hurry = list(self._queue), True, False
                 self._queue.clear()
+                self._waiting = 0
                 missing = self._unreported
             events = self._completed(batch)
             self._show(events)

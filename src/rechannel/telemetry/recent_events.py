@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from rechannel.telemetry.events import Event, TimestepCommitted
+from rechannel.telemetry.events import Event, TimestepCommitted, weight_of
 
 MOST_TIMESTEPS = 40
 MOST_EVENTS = 20_000
-"""Bound on the events that are kept, mostly one for each task: some ten MB. The latest timestep always is."""
+"""Bound on the events that are kept, mostly one for each task: some ten MB. The latest timestep always is. One event of
+many tasks counts as many."""
 
 
 class RecentEvents:
@@ -47,9 +48,9 @@ class RecentEvents:
 
     def _close(self) -> None:
         self._kept.append(tuple(self._open))
-        self._count += len(self._open)
+        self._count += weight_of(self._open)
         self._open.clear()
         while len(self._kept) > 1 and (
             len(self._kept) > self._timesteps or self._count > self._events
         ):
-            self._count -= len(self._kept.popleft())
+            self._count -= weight_of(self._kept.popleft())

@@ -29,8 +29,9 @@ from rechannel.model.hashspace import SPACE, Intervals
 from rechannel.state.manifest import Edit, Manifest
 from rechannel.state.run import Run
 from rechannel.telemetry.build import finished, join, stages_wanted
-from rechannel.telemetry.events import event_from_json, event_to_json
+from rechannel.telemetry.events import TimestepCommitted, event_from_json, event_to_json
 from rechannel.telemetry.progress import Progress
+from rechannel.telemetry.recent_events import RecentEvents
 from rechannel.telemetry.recent_tasks import at_once, columns_of
 from rechannel.telemetry.task_finished import SparkMetrics
 from rechannel.telemetry.tasks_finished import TasksFinished
@@ -221,8 +222,6 @@ def test_sums_are_those_of_single_tasks(reports):
 
 
 def test_progress_shows_how_many_tasks_there_were(reports):
-    from rechannel.telemetry.events import TimestepCommitted
-
     (event,) = finished(folded(reports)[0])
     progress = Progress()
     progress.see(event, TimestepCommitted(timestep=4, at_ms=1, duration_ms=1.0))
@@ -232,3 +231,11 @@ def test_progress_shows_how_many_tasks_there_were(reports):
     assert (operator.tasks, operator.rows_in) == (TASKS, event.rows_in)
     assert operator.slowest_task is not None
     assert operator.slowest_task.task == event.slowest.task
+
+
+def test_an_event_of_many_tasks_takes_the_room_of_many(reports):
+    (event,) = finished(folded(reports)[0])
+    kept = RecentEvents(events=2 * TASKS)
+    for timestep in range(1, 6):
+        kept.see([event, TimestepCommitted(timestep=timestep, at_ms=1, duration_ms=1.0)])
+    assert [each.timestep for each in kept.recent() if isinstance(each, TimestepCommitted)] == [5]
