@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+from uuid import uuid4
 
 INCOMPATIBLE = "Schema being registered is incompatible with an earlier schema for subject"
 
@@ -124,12 +125,14 @@ def _lacks_default(old: dict[str, Any], new: dict[str, Any]) -> str | None:
 
 @contextmanager
 def schema_registry() -> Iterator[SchemaRegistry]:
-    """Run one on loopback."""
-    of = SchemaRegistry()
+    """Run one on loopback, at an address that no other one has had: workers keep what a registry has said, and a port
+    is soon used again.
+    """
+    of, root = SchemaRegistry(), f"/{uuid4().hex}"
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self._say(*of.answer(self.path))
+            self._say(*of.answer(self.path.removeprefix(root)))
 
         def _say(self, status: int, body: Any) -> None:
             text = body if isinstance(body, str) else json.dumps(body)
@@ -141,13 +144,13 @@ def schema_registry() -> Iterator[SchemaRegistry]:
 
         def do_POST(self) -> None:
             text = self.rfile.read(int(self.headers["Content-Length"]))
-            self._say(*of.posted(self.path, json.loads(text)))
+            self._say(*of.posted(self.path.removeprefix(root), json.loads(text)))
 
         def log_message(self, *args: object) -> None:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        of.url = f"http://127.0.0.1:{server.server_port}"
+        of.url = f"http://127.0.0.1:{server.server_port}{root}"
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
         try:
