@@ -57,8 +57,10 @@ class SimulatedTasks:
         operators = self._timesteps[timestep].cut_by.operators
         tasks = operators[stage].tasks
         consumers = [operator for operator, _ in self.plan.stage(stage).consumers]
+        states = step.tasks[:] if step.tasks else [None] * tasks
         blobs = [
-            self._report(timestep, stage, number, consumers, step).blob() for number in range(tasks)
+            self._report(timestep, stage, number, consumers, state).blob()
+            for number, state in enumerate(states)
         ]
         folded = [
             blob.as_py()
@@ -69,14 +71,19 @@ class SimulatedTasks:
         return folded_of(folded)
 
     def _report(
-        self, timestep: int, stage: str, number: int, consumers: list[str], step: StageStep
+        self,
+        timestep: int,
+        stage: str,
+        number: int,
+        consumers: list[str],
+        held: TaskState | None,
     ) -> TaskReport:
         self._spark_task += 1
         attempt = f"{self._spark_task}-0123456789ab"
         now_ms = round(time.time() * 1e3, 3)
         state = None
-        if step.tasks:
-            edit = self._edit(stage, timestep, attempt, step.tasks[number])
+        if held is not None:
+            edit = self._edit(stage, timestep, attempt, held)
             state = StateReport(edit=edit, bins="B" * 24)
         return TaskReport(
             operator=stage,
@@ -99,7 +106,7 @@ class SimulatedTasks:
                     "keys": self.rows,
                     "keys_found": self.rows,
                     "bytes_in": self.rows * ROW_BYTES,
-                    "runs": len(step.tasks[number].runs) if step.tasks else 0,
+                    "runs": 0 if held is None else len(held.runs),
                     "bytes_fetched": 0,
                     "bytes_spilled": 0,
                 },

@@ -8,10 +8,12 @@ import pickle
 from dataclasses import replace
 from weakref import ref
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rechannel.kernels.tasks.report import plain
 from rechannel.model.codec import decode, encode
 from rechannel.model.hashspace import SPACE, Intervals
 from rechannel.model.routing import Routing
@@ -205,9 +207,23 @@ def test_many_runs_are_kept_as_columns():
 
 
 def test_an_edit_that_is_applied_twice_is_carried_out_once():
-    before, edit = Manifest(), Edit(add=(run(1, frozenset({0})),))
-    assert before.apply(edit) is before.apply(edit)
-    assert before.apply(replace(edit)) is before.apply(edit)
-    kept = ref(before.apply(edit))
+    first, edit = Edit(add=(run(1, frozenset({0})),)), Edit(add=(run(2, frozenset({0})),))
+    made = Manifest().apply(first)
+    assert Manifest().apply(first) is made  # the loop and the journal each begin with nothing
+    after = made.apply(edit)
+    assert made.apply(edit) is after
+    assert [each.seq for each in Manifest().apply(edit).runs] == [2]
+    assert [each.seq for each in made.apply(edit).runs] == [2, 1]
+    kept = ref(after)
+    del after
     gc.collect()
-    assert kept() is None  # an old manifest, such as that of a savepoint, keeps no later one
+    assert kept() is None  # what waits to be written keeps no state alive
+
+
+def test_an_edit_is_written_without_what_it_made():
+    edit = Edit(add=(run(1, frozenset({0})),))
+    before = encode(edit), msgspec.json.encode(edit, enc_hook=plain)
+    made = Manifest().apply(edit)
+    assert (encode(edit), msgspec.json.encode(edit, enc_hook=plain)) == before
+    assert pickle.loads(pickle.dumps(edit)) == edit
+    assert made.runs == edit.add

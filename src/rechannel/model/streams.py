@@ -10,7 +10,7 @@ import pyarrow as pa
 def to_stream(batch: pa.RecordBatch) -> bytes:
     """Return a batch as bytes, its schema and metadata included."""
     sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
     with pa.ipc.new_stream(sink, batch.schema, options=options) as stream:
         stream.write_batch(batch)
     made: bytes = sink.getvalue().to_pybytes()
@@ -19,7 +19,7 @@ def to_stream(batch: pa.RecordBatch) -> bytes:
 
 def from_stream(data: bytes, columns: Sequence[int] = ()) -> pa.RecordBatch:
     """Invert `to_stream`. columns: places of those that are read; none = all. Raises ValueError for other bytes."""
-    options = pa.ipc.IpcReadOptions(included_fields=list(columns))
+    options = pa.ipc.IpcReadOptions(included_fields=list(columns), use_threads=False)
     try:
         with pa.ipc.open_stream(data, options=options) as stream:
             return stream.read_next_batch()

@@ -15,15 +15,16 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Annotated, overload
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Annotated, Any, overload
 from weakref import ref
 
 from rechannel.model.codec import Json, written
 from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
 from rechannel.state.run import Run, run_from_json, run_to_json
-from rechannel.state.run_table import OwnedRuns, RunTable
+from rechannel.state.run_table import OwnedRuns, Retired, RunTable, retired
 
 WIDE = 512
 """A manifest of more runs keeps them as columns, from then on. Of few runs, Python's own values are faster."""
@@ -42,11 +43,18 @@ def _runs_from_json(data: Json) -> Sequence[Run]:
     return tuple(run_from_json(each) for each in data)
 
 
+class _Remembers:
+    """Room for what an edit was applied to last, and what came of it. No part of its value."""
+
+    __slots__ = ("_applied",)
+    _applied: tuple[Sequence[Run], ref[Manifest]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Edit:
+class Edit(_Remembers):
     """What one timestep changes in a manifest."""
 
-    retire: tuple[tuple[tuple[int, ...], Intervals], ...] = ()
+    retire: tuple[Retired, ...] = ()
     """Pairs (seqs, intervals): in these hashes, runs with these seqs no longer count, because they
     were merged.
     """
@@ -65,30 +73,26 @@ class Manifest:
 
     runs: Sequence[Run] = ()
     """A tuple, or a `RunTable` where there are many."""
-    _next: tuple[Edit, ref[Manifest]] | None = field(
-        default=None, init=False, repr=False, compare=False
-    )
-    """The edit that was applied last, and what it made: the driver's loop and its journal both apply it. What it made
-    is not kept alive by this, or a savepoint would keep all manifests since.
-    """
 
     def apply(self, edit: Edit) -> Manifest:
-        """Return the manifest after one timestep. Runs that no longer count anywhere are dropped."""
-        known = None
-        if self._next is not None and (self._next[0] is edit or self._next[0] == edit):
-            known = self._next[1]()
-        made = known or Manifest(self._applied(edit))
-        object.__setattr__(self, "_next", (edit, ref(made)))
+        """Return the manifest after one timestep. Runs that no longer count anywhere are dropped.
+
+        The driver's loop and its journal both apply an edit: the second one gets what the first one has made.
+        """
+        runs, after = getattr(edit, "_applied", (None, None))
+        known = after() if after is not None and runs is self.runs else None
+        made = known or Manifest(self._after(edit))
+        object.__setattr__(edit, "_applied", (self.runs, ref(made)))
         return made
 
     def __reduce__(self) -> tuple[type[Manifest], tuple[Sequence[Run]]]:
         """Pickle the runs."""
         return Manifest, (self.runs,)
 
-    def _applied(self, edit: Edit) -> Sequence[Run]:
+    def _after(self, edit: Edit) -> Sequence[Run]:
         if isinstance(self.runs, RunTable) or isinstance(edit.add, RunTable):
             return RunTable.of(self.runs).applied(edit.retire, edit.add)
-        gone = _retired(edit)
+        gone = retired(edit.retire)
         kept = (_without(run, gone[run.seq]) if run.seq in gone else run for run in self.runs)
         runs = [run for run in kept if run.clip] + list(edit.add)
         ordered = sorted(runs, key=lambda run: -run.seq)
@@ -149,7 +153,7 @@ class Manifest:
     def by_task(self, routing: Routing) -> Sequence[Manifest]:
         """Return what each task reads: every run that meets the hashes that it owns, clipped to them."""
         if isinstance(self.runs, RunTable):
-            return _Parts(self.runs.by_owner(*routing.pieces, routing.tasks))
+            return _Parts(self.runs, routing)
         parts: list[list[Run]] = [[] for _ in range(routing.tasks)]
         for run in self.runs:
             for task in routing.tasks_in(run.clip):
@@ -165,13 +169,18 @@ class Manifest:
 
 @dataclass(frozen=True)
 class _Parts(Sequence[Manifest]):
-    """What each task reads, made of a table when it is asked for."""
+    """What each task reads, made of a table when it is asked for: so that the driver does not, but each task."""
 
-    runs: OwnedRuns
+    runs: RunTable
+    routing: Routing
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what was made."""
+        return {"runs": self.runs, "routing": self.routing}
 
     def __len__(self) -> int:
         """Return the number of tasks."""
-        return len(self.runs)
+        return self.routing.tasks
 
     @overload
     def __getitem__(self, index: int) -> Manifest: ...
@@ -181,18 +190,16 @@ class _Parts(Sequence[Manifest]):
 
     def __getitem__(self, index: int | slice) -> Manifest | list[Manifest]:
         """Return what a task reads, or several of them."""
-        if isinstance(index, slice):
-            return [self[task] for task in range(*index.indices(len(self)))]
-        return Manifest(self.runs.of(range(len(self))[index]))
+        places = range(len(self))[index]
+        if isinstance(places, int):
+            return Manifest(*self._owned.between(places, places + 1))
+        if not places or places.step != 1:
+            return [self[task] for task in places]
+        return [Manifest(runs) for runs in self._owned.between(places.start, places.stop)]
 
-
-def _retired(edit: Edit) -> dict[int, Intervals]:
-    """Return, by seq, the hashes in which an edit retires runs: so that each run is looked at once."""
-    spans: dict[int, list[tuple[int, int]]] = {}
-    for seqs, where in edit.retire:
-        for seq in seqs:
-            spans.setdefault(seq, []).extend(where.spans)
-    return {seq: Intervals.of(each) for seq, each in spans.items()}
+    @cached_property
+    def _owned(self) -> OwnedRuns:
+        return self.runs.by_owner(*self.routing.pieces, self.routing.tasks)
 
 
 def _without(run: Run, where: Intervals) -> Run:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import overload
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,10 @@ from rechannel.state.run_columns import (
     runs_of,
 )
 
+Retired: TypeAlias = tuple[tuple[int, ...], Intervals]
+"""Runs with these seqs no longer count in these hashes."""
+
+_SEQ = SCHEMA.get_field_index("seq")
 MOST_PARTS = 16
 """Parts of a table; more are joined. A timestep adds a part, so that most copy nothing."""
 
@@ -131,18 +136,17 @@ class RunTable(Sequence[Run]):
         )
         return bool(self._segments(late))
 
-    def applied(
-        self, retire: Sequence[tuple[tuple[int, ...], Intervals]], add: Sequence[Run]
-    ) -> RunTable:
+    def applied(self, retire: Sequence[Retired], add: Sequence[Run]) -> RunTable:
         """Return the runs, newest first, after an edit (see `Manifest.apply`)."""
         added = RunTable.of(add)
         if not retire and added._is_newer(self):
             return RunTable(*added._parts, *self._parts)
-        columns = joined([*self._without(retire), added._columns])
-        ages = -columns.column(SCHEMA.get_field_index("seq")).to_numpy()
-        if len(ages) > 1 and bool((ages[1:] < ages[:-1]).any()):
-            columns = columns.take(pa.array(np.argsort(ages, kind="stable")))
-        return RunTable(Part(columns))
+        made = RunTable(*self._left(retire), *added._parts)
+        ages = -made._numbers("seq")
+        if bool((ages[1:] >= ages[:-1]).all()):
+            return made
+        # Runs of one seq keep their order.
+        return RunTable(Part(made._columns.take(pa.array(np.argsort(ages, kind="stable")))))
 
     def within(self, where: Intervals) -> tuple[Run, ...]:
         """Return the runs that meet some hashes, clipped to them, in their order."""
@@ -163,12 +167,14 @@ class RunTable(Sequence[Run]):
         """Yield parts of runs."""
         parts = [part.columns for part in self._parts]
         ends = np.cumsum([part.num_rows for part in parts])
-        for place, row in enumerate(cut.rows.tolist()):
-            number = int(np.searchsorted(ends, row, side="right"))
-            part = parts[number]
-            local = np.array([row - (ends[number] - part.num_rows)])
-            one = cut.between(place, place + 1)
-            yield from runs_of(Cut(local, one.owners, one.places, one.lo, one.last).taken(part))
+        of_part = np.searchsorted(ends, cut.rows, side="right")
+        edges = np.flatnonzero(of_part[1:] != of_part[:-1]) + 1
+        for start, stop in pairwise([0, *edges.tolist(), len(cut.rows)]):
+            if start < stop:
+                number = int(of_part[start])
+                some = cut.between(start, stop)
+                rows = some.rows - (ends[number] - parts[number].num_rows)
+                yield from runs_of(replace(some, rows=rows).taken(parts[number]))
 
     @property
     def _whole(self) -> Part:
@@ -208,22 +214,41 @@ class RunTable(Sequence[Run]):
             return not len(mine) or bool((mine[1:] <= mine[:-1]).all())
         return bool((mine[1:] <= mine[:-1]).all()) and bool(mine[-1] > theirs[0])
 
-    def _without(self, retire: Sequence[tuple[tuple[int, ...], Intervals]]) -> list[pa.RecordBatch]:
-        """Return what is left of the runs. Runs of one seq keep their order, and are in one part."""
-        gone: dict[int, list[tuple[int, int]]] = {}
-        for seqs, where in retire:
-            for seq in seqs:
-                gone.setdefault(seq, []).extend(where.spans)
-        if not gone or not len(self):
-            return [self._columns]
-        ages, columns = self._numbers("seq"), self._columns
-        met = np.isin(ages, np.array(list(gone), dtype=np.int64))
-        parts = [columns.filter(pa.array(~met))]
-        for seq in np.unique(ages[met]).tolist():
-            rows = columns.filter(pa.array(ages == seq))
-            left = Pieces.of(Intervals.of(gone[seq])).others()
-            parts.append(Cut.of(rows.column(CLIP), left).taken(rows))
-        return parts
+    def _left(self, retire: Sequence[Retired]) -> Iterator[Part]:
+        """Yield what is left of each part. Runs of one seq keep their order."""
+        alike: dict[Intervals, list[int]] = {}
+        for seq, where in retired(retire).items():
+            alike.setdefault(where, []).append(seq)
+        gone = [(seqs, Pieces.of(where).others()) for where, seqs in alike.items() if where]
+        for part in self._parts:
+            ages, columns = _ages(part), part.columns
+            of = [(np.isin(ages, seqs), left) for seqs, left in gone]
+            of = [(met, left) for met, left in of if met.any()]
+            if not of:
+                yield part
+                continue
+            rest = ~np.logical_or.reduce([met for met, _ in of])
+            if rest.any():
+                yield Part(columns.filter(pa.array(rest)))
+            for met, left in of:
+                if len(left.firsts):
+                    rows = columns.filter(pa.array(met))
+                    yield Part(Cut.of(rows.column(CLIP), left).taken(rows))
+
+
+def retired(retire: Sequence[Retired]) -> dict[int, Intervals]:
+    """Return, by seq, the hashes in which its runs no longer count: so that each run is looked at once."""
+    spans: dict[int, list[tuple[int, int]]] = {}
+    for seqs, where in retire:
+        for seq in seqs:
+            spans.setdefault(seq, []).extend(where.spans)
+    return {seq: Intervals.of(each) for seq, each in spans.items()}
+
+
+def _ages(part: Part) -> IntArray:
+    """Return the seq of each run."""
+    ages: IntArray = part.columns.column(_SEQ).to_numpy()
+    return ages
 
 
 def _both(first: pa.ChunkedArray, until: int, last: pa.ChunkedArray, after: int) -> pa.ChunkedArray:
@@ -249,7 +274,8 @@ class OwnedRuns:
         """Return the number of owners."""
         return len(self.starts) - 1
 
-    def of(self, owner: int) -> tuple[Run, ...]:
-        """Return the runs of an owner, clipped to what it has."""
-        start, stop = int(self.starts[owner]), int(self.starts[owner + 1])
-        return tuple(self.table.taken(self.cut.between(start, stop)))
+    def between(self, first: int, end: int) -> list[tuple[Run, ...]]:
+        """Return the runs of each of some owners, clipped to what it has."""
+        starts = self.starts[first : end + 1].tolist()
+        runs = tuple(self.table.taken(self.cut.between(starts[0], starts[-1])))
+        return [runs[start - starts[0] : stop - starts[0]] for start, stop in pairwise(starts)]

@@ -9,6 +9,7 @@ from rechannel.telemetry.events import Note, TimestepStarted
 from rechannel.telemetry.files import event_files
 from rechannel.telemetry.log import EventLog
 from rechannel.telemetry.reading import read_events
+from rechannel.telemetry.tasks_finished import TasksFinished
 
 
 def note(number):
@@ -138,6 +139,17 @@ def test_a_full_queue_loses_counts_and_tells(open_log, written):
         data={"lost": 10},
     )  # fmt: skip
     assert written() == [*notes(0, 11), loss, note(21)]
+
+
+def test_an_event_of_many_tasks_fills_the_queue_like_several(open_log):
+    gate = Gate()
+    log = open_log(capacity=10, complete=gate)
+    log.append(note(0))
+    assert gate.entered.wait(30)
+    log.append(TasksFinished(timestep=1, operator="o", number=90, figures=b"Arrow"))
+    log.append(*notes(1, 4))
+    assert log.lost == 2
+    gate.open.set()
 
 
 def test_flush_says_when_it_took_too_long(open_log):

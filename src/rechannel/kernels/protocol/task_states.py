@@ -53,15 +53,18 @@ class TaskStates(Sequence[TaskState]):
     def __getitem__(self, index: int | slice) -> TaskState | list[TaskState]:
         """Return the state of a task, or of several."""
         if isinstance(index, slice):
-            return [self[task] for task in range(*index.indices(len(self)))]
+            tasks = range(*index.indices(len(self)))
+            return [
+                self._state(task, held)
+                for task, held in zip(tasks, self.manifests[index], strict=True)
+            ]
         task = range(len(self))[index]
         if task not in self._made:
-            self._made[task] = self._state(task)
+            self._made[task] = self._state(task, self.manifests[task])
         return self._made[task]
 
-    def _state(self, task: int) -> TaskState:
-        held, own = self.manifests[task], self.routing.intervals_of(task)
-        runs = held.state
+    def _state(self, task: int, held: Manifest) -> TaskState:
+        own, runs = self.routing.intervals_of(task), held.state
         where = own.intersect(self.rewrite) if self.rewrite else Intervals.nothing()
         merges = (
             _rewrites(runs, where)
