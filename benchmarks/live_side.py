@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -30,6 +31,7 @@ from benchmarks.timeline import LiveMeasurement
 from benchmarks.two_hosts import cluster, session
 from benchmarks.variant import report
 from rechannel.reconfigure import strategies
+from rechannel.state.keys import SEGMENTS
 from rechannel.telemetry.reading import read_events
 from rechannel.telemetry.task_finished import TaskFinished
 
@@ -92,10 +94,23 @@ def capacity(parameters: Parameters) -> Measurement:
 
 
 def take_template(parameters: Parameters) -> None:
-    """A copy of the loaded state, of which no host's cache knows anything; nothing where every run loads its own."""
+    """A copy of the loaded state, of which no host's cache knows anything; nothing where every run loads its own.
+
+    Segments are never written to again, so that the copy has other names for the same ones.
+    """
     if not parameters["load"]:
         return
-    shutil.copytree(parameters["template"], Path(parameters["scratch"]) / "state")
+
+    def copy(source: str, target: str) -> str:
+        name = Path(source).relative_to(parameters["template"]).as_posix()
+        if not name.startswith(SEGMENTS):
+            return shutil.copy2(source, target)
+        os.link(source, target)
+        return target
+
+    shutil.copytree(
+        parameters["template"], Path(parameters["scratch"]) / "state", copy_function=copy
+    )
 
 
 def until(job: rc.RunningJob, when: float) -> None:

@@ -33,6 +33,13 @@ def measure_live(function: str, parameters: Parameters) -> Measurement:
     return measurement
 
 
+def measure_killed(parameters: Parameters) -> Measurement:
+    """Call `benchmarks.killed_side.killed`."""
+    side = importlib.import_module("benchmarks.killed_side")
+    measurement: Measurement = side.killed(parameters)
+    return measurement
+
+
 def measure_skew_join(parameters: Parameters) -> Measurement:
     """Call `benchmarks.skew_join_side.run`."""
     side = importlib.import_module("benchmarks.skew_join_side")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from benchmarks import (
     batch_interval,
     big_timestep,
+    billion,
     bins,
     control,
     diagnosis,
@@ -55,6 +56,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         python_state,
         latency,
         state_growth,
+        billion,
         scale,
         scale_logs,
         scaling_cost,

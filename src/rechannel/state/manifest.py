@@ -112,7 +112,7 @@ class Manifest:
     def size(self) -> tuple[int, int]:
         """Rows of the runs that hold state, and bytes of all runs, before clipping."""
         if isinstance(self.runs, RunTable):
-            return self.runs.total("rows", state=True), self.runs.total("size", state=False)
+            return self.runs.size
         rows = sum([run.rows for run in self.runs if run.level >= 0])
         return rows, sum([run.size for run in self.runs])
 

@@ -45,13 +45,14 @@ CLIP = SCHEMA.get_field_index("clip")
 
 
 class Part:
-    """Columns, and their bytes once they were asked for: the same ones go into the journal and to tasks, many times."""
+    """Columns, with their bytes and sums once they were asked for: tables of successive timesteps share most parts."""
 
-    __slots__ = ("_bytes", "columns")
+    __slots__ = ("_bytes", "_size", "columns")
 
     def __init__(self, columns: pa.RecordBatch, data: bytes | None = None) -> None:
         """columns: of `SCHEMA`. data: their bytes, if there are any yet."""
         self.columns, self._bytes = columns, data
+        self._size: tuple[int, int] | None = None
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Part:
@@ -68,6 +69,23 @@ class Part:
         if self._bytes is None:
             self._bytes = to_stream(self.columns)
         return self._bytes
+
+    @property
+    def seqs(self) -> IntArray:
+        """Seq of each run. Shape (runs,)."""
+        return self._numbers("seq")
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Rows of the runs that hold state, and bytes of all runs."""
+        if self._size is None:
+            rows, state = self._numbers("rows"), self._numbers("level") >= 0
+            self._size = int(rows[state].sum()), int(self._numbers("size").sum())
+        return self._size
+
+    def _numbers(self, name: str) -> IntArray:
+        figures: IntArray = self.columns.column(SCHEMA.get_field_index(name)).to_numpy()
+        return figures
 
     def __reduce__(self) -> tuple[Callable[[bytes], Part], tuple[bytes]]:
         """Pickle the bytes."""

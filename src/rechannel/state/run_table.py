@@ -29,7 +29,6 @@ from rechannel.state.run_columns import (
 Retired: TypeAlias = tuple[tuple[int, ...], Intervals]
 """Runs with these seqs no longer count in these hashes."""
 
-_SEQ = SCHEMA.get_field_index("seq")
 MOST_PARTS = 16
 """Parts of a table; more are joined. A timestep adds a part, so that most copy nothing."""
 
@@ -113,10 +112,11 @@ class RunTable(Sequence[Run]):
         """Return the keys of all segments."""
         return {key for part in self._parts for key in part.columns.column(0).to_pylist()}
 
-    def total(self, name: str, *, state: bool) -> int:
-        """Return the sum of `rows` or `size`. state: only of runs that hold state."""
-        numbers = self._numbers(name)
-        return int((numbers[self._numbers("level") >= 0] if state else numbers).sum())
+    @property
+    def size(self) -> tuple[int, int]:
+        """Rows of the runs that hold state, and bytes of all runs."""
+        rows, sizes = zip(*(part.size for part in self._parts), strict=True)
+        return sum(rows), sum(sizes)
 
     def waiting(self, after: int, until: int) -> list[str]:
         """Return the segments of the runs of state for which `Run.waits`."""
@@ -142,11 +142,11 @@ class RunTable(Sequence[Run]):
         if not retire and added._is_newer(self):
             return RunTable(*added._parts, *self._parts)
         made = RunTable(*self._left(retire), *added._parts)
-        ages = -made._numbers("seq")
-        if bool((ages[1:] >= ages[:-1]).all()):
+        if _descends(made._parts):
             return made
         # Runs of one seq keep their order.
-        return RunTable(Part(made._columns.take(pa.array(np.argsort(ages, kind="stable")))))
+        order = np.argsort(-made._whole.seqs, kind="stable")
+        return RunTable(Part(made._columns.take(pa.array(order))))
 
     def within(self, where: Intervals) -> tuple[Run, ...]:
         """Return the runs that meet some hashes, clipped to them, in their order."""
@@ -203,16 +203,12 @@ class RunTable(Sequence[Run]):
         found: list[str] = self._column("segment").filter(state).to_pylist()
         return found
 
-    def _numbers(self, name: str) -> IntArray:
-        place = SCHEMA.get_field_index(name)
-        return np.concatenate([part.columns.column(place).to_numpy() for part in self._parts])
-
     def _is_newer(self, other: RunTable) -> bool:
-        """Return whether these runs come before all others, in their order."""
-        mine, theirs = self._numbers("seq"), other._numbers("seq")
-        if not len(mine) or not len(theirs):
-            return not len(mine) or bool((mine[1:] <= mine[:-1]).all())
-        return bool((mine[1:] <= mine[:-1]).all()) and bool(mine[-1] > theirs[0])
+        """Return whether these runs, newest first, come before those of another table."""
+        if not _descends(self._parts):
+            return False
+        mine, theirs = self._parts[-1].seqs, other._parts[0].seqs
+        return not len(mine) or not len(theirs) or bool(mine[-1] > theirs[0])
 
     def _left(self, retire: Sequence[Retired]) -> Iterator[Part]:
         """Yield what is left of each part. Runs of one seq keep their order."""
@@ -221,7 +217,7 @@ class RunTable(Sequence[Run]):
             alike.setdefault(where, []).append(seq)
         gone = [(seqs, Pieces.of(where).others()) for where, seqs in alike.items() if where]
         for part in self._parts:
-            ages, columns = _ages(part), part.columns
+            ages, columns = part.seqs, part.columns
             of = [(np.isin(ages, seqs), left) for seqs, left in gone]
             of = [(met, left) for met, left in of if met.any()]
             if not of:
@@ -245,10 +241,10 @@ def retired(retire: Sequence[Retired]) -> dict[int, Intervals]:
     return {seq: Intervals.of(each) for seq, each in spans.items()}
 
 
-def _ages(part: Part) -> IntArray:
-    """Return the seq of each run."""
-    ages: IntArray = part.columns.column(_SEQ).to_numpy()
-    return ages
+def _descends(parts: Sequence[Part]) -> bool:
+    """Return whether no run of some parts comes after an older one."""
+    seqs = np.concatenate([part.seqs for part in parts])
+    return bool((seqs[1:] <= seqs[:-1]).all())
 
 
 def _both(first: pa.ChunkedArray, until: int, last: pa.ChunkedArray, after: int) -> pa.ChunkedArray:
