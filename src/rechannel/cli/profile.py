@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from collections.abc import Sequence
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from rechannel.cli.own_session import own_session
 from rechannel.cli.profiles.values import duration, threshold, window
 from rechannel.cli.screen import in_line, say
 from rechannel.errors import RefusedError, TraceError
@@ -20,8 +21,6 @@ from rechannel.profiling.model.causes import CAUSES
 from rechannel.profiling.model.limits import SLOWER, Limit, broken, read_limit
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from rechannel.profiling.model.analysis import Analysis
 
 BROKEN = 1
@@ -203,7 +202,7 @@ def _profiled(logs: Sequence[str], asked: Asked) -> list[Analysis]:
     from rechannel.profiling.api import profile as profiled
 
     found = []
-    with _session(asked.spark) as held:
+    with own_session(asked.spark, "rechannel profile") as held:
         for log in logs:
             made = profiled(
                 log,
@@ -220,18 +219,3 @@ def _profiled(logs: Sequence[str], asked: Asked) -> list[Analysis]:
                 raise TraceError(msg)
             found.append(made)
     return found
-
-
-@contextmanager
-def _session(master: str | None) -> Iterator[SparkSession | None]:
-    """Keep a session as long as it is needed; None if there is no master."""
-    if master is None:
-        yield None
-        return
-    from rechannel.engine.spark.session.session import session
-
-    made = session(master, name="rechannel profile")
-    try:
-        yield made
-    finally:
-        made.stop()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rechannel.cli.options import JsonOption, StateTarget
+from rechannel.cli.own_session import own_session
 from rechannel.cli.screen import count, err, show, show_json, show_table, size, table
 
 if TYPE_CHECKING:
@@ -19,6 +20,12 @@ DAMAGED = 1
 
 def verify(
     directory: StateTarget,
+    spark: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MASTER", help="Read segments and sink buffers in tasks of Spark, 'local[*]'."
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Read every file of a state directory.
@@ -27,11 +34,14 @@ def verify(
     """
     from rechannel.cli.inspect.damage import verify_everything
     from rechannel.cli.inspect.directory import open_directory
+    from rechannel.engine.repair.checking import OnSpark, one_by_one
 
     opened = open_directory(directory)
-    with err().status("reading") as status:
+    with own_session(spark, "rechannel verify") as held, err().status("reading") as status:
         found = verify_everything(
-            opened, lambda kind, done, all_: status.update(f"reading {kind}: {done} of {all_}")
+            opened,
+            lambda kind, done, all_: status.update(f"reading {kind}: {done} of {all_}"),
+            one_by_one if held is None else OnSpark(held),
         )
     if as_json:
         show_json({"name": opened.identity.name, "intact": not found.damages, **asdict(found)})

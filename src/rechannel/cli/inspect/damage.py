@@ -19,10 +19,11 @@ from rechannel.engine.journal.referenced import needed, unreferenced, versions_o
 from rechannel.engine.journal.snapshot import from_bytes
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.reconfigure.history import check_record
+from rechannel.engine.repair.checking import Check, Checked, Reader, one_by_one
 from rechannel.engine.repair.evidence import Evidence
 from rechannel.engine.repair.findings import lost_end
 from rechannel.engine.stages.sink_buffers import sink_buffer_tables
-from rechannel.errors import DamagedStateError, MissingFileError
+from rechannel.errors import DamagedStateError
 from rechannel.state.keys import (
     JOURNAL,
     RECONFIGURATIONS,
@@ -73,8 +74,13 @@ class Findings:
         self.bytes[kind] = self.bytes.get(kind, 0) + size
 
 
-def verify_everything(directory: StateDirectory, tell: Tell) -> Findings:
-    """Read every file that is needed. Raises NewerFormatError for formats of later versions."""
+def verify_everything(
+    directory: StateDirectory, tell: Tell, reader: Reader = one_by_one
+) -> Findings:
+    """Read every file that is needed. reader: of segments and sink buffers.
+
+    Raises NewerFormatError for formats of later versions.
+    """
     store = directory.store
     findings = Findings()
     lease, head = read_lease(store), recorded_head(store)
@@ -99,27 +105,28 @@ def verify_everything(directory: StateDirectory, tell: Tell) -> Findings:
         ("outbox", SINK_BUFFERS, _check_sink_buffer),
     ):
         keys = iter(sorted(key for key in named if key.startswith(prefix)))
-        _read_all(store, kind, keys, check, findings, tell)
+        _read_all(store, kind, keys, check, findings, tell, reader)
     return findings
 
 
-Check = Callable[[Store, str], None]
-
-
-def _read_all(
-    store: Store, kind: str, keys: Iterator[str], check: Check, findings: Findings, tell: Tell
+def _read_all(  # noqa: PLR0917 - what is read, how, and where to say so
+    store: Store,
+    kind: str,
+    keys: Iterator[str],
+    check: Check,
+    findings: Findings,
+    tell: Tell,
+    reader: Reader = one_by_one,
 ) -> None:
-    found = list(keys)
-    for done, key in enumerate(found):
-        tell(kind, done, len(found))
-        try:
-            size = store.size(key)
-            check(store, key)
-        except DamagedStateError as error:
-            if _is_needed(store, key, error):
-                findings.damages.append(Damage(file=key, problem=str(error)))
-        else:
-            findings.read(kind, size)
+    wanted = list(keys)
+    damages = list[Damage]()
+    for done, found in enumerate(reader(store, wanted, check)):
+        tell(kind, done, len(wanted))
+        if found.problem is None:
+            findings.read(kind, found.size)
+        elif _is_needed(store, found):
+            damages.append(Damage(file=found.key, problem=found.problem))
+    findings.damages += sorted(damages, key=lambda damage: damage.file)
 
 
 def _numbered(store: Store, prefix: str) -> Iterator[str]:
@@ -127,12 +134,12 @@ def _numbered(store: Store, prefix: str) -> Iterator[str]:
     return (key for key in store.list(prefix) if number_of(key) is not None)
 
 
-def _is_needed(store: Store, key: str, error: DamagedStateError) -> bool:
+def _is_needed(store: Store, found: Checked) -> bool:
     """Whether damage counts: a running job may have deleted the file in the meantime."""
-    if not key.startswith((SEGMENTS, SINK_BUFFERS)):
-        return not isinstance(error, MissingFileError)
+    if not found.key.startswith((SEGMENTS, SINK_BUFFERS)):
+        return not found.missing
     try:
-        return key in needed(read_only(store))
+        return found.key in needed(read_only(store))
     except DamagedStateError:
         return True
 
