@@ -8,6 +8,7 @@ What costs is the number of calls to the JVM and, from 8 KB on, the size of an a
 some 40 ms for an acknowledgement of TCP). So a stage is read by one short chain of calls with a
 compressed answer: about half a millisecond for twenty tasks, however many stages Spark remembers.
 Reading by parent keeps it so: any other index of the in-memory store sorts everything it holds.
+Stages of many tasks are read in as many timesteps as a share of the time is enough for.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import gzip
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import msgspec
 
 from rechannel.errors import one_sentence
 from rechannel.logs import fields
@@ -36,6 +39,15 @@ _SETTLE_S = (0.02, 0.1)
 _STAGE_ATTEMPTS = 4
 """Attempts of a stage: one whose input was lost runs again under the same id, up to four times."""
 
+_MANY = 64
+"""Tasks from which on a stage is read only if there is time for it: 1,000 tasks are some 2 MB of JSON."""
+
+_SHARE = 0.02
+"""Share of the time that reading stages of many tasks takes at most."""
+
+_SAVED_S = 1.0
+"""Seconds of that share that are kept for later, and what there is at the beginning."""
+
 _FAILURES = 3
 """Failed looks in a row after which no more are made: the context has stopped."""
 
@@ -43,11 +55,17 @@ _FAILURES = 3
 class SparkTasks:
     """Reads Spark's figures of finished tasks. For one thread at a time.
 
-    context: a classic SparkContext (`open_spark_tasks` finds it).
+    context: a classic SparkContext (`open_spark_tasks` finds it). clock: seconds.
     """
 
-    def __init__(self, context: Any, sleep: Callable[[float], None] = time.sleep) -> None:
-        self._sleep = sleep
+    def __init__(
+        self,
+        context: Any,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._sleep, self._clock = sleep, clock
+        self._left_s, self._seen_s = _SAVED_S, clock()
         self._failures = 0
         self._gateway = context._gateway
         jvm = self._jvm = context._jvm
@@ -63,7 +81,8 @@ class SparkTasks:
         """Return the same events, with Spark's figures for the tasks that Spark knows.
 
         Waits up to 0.12 s for tasks that Spark does not know yet. Never raises: when Spark cannot
-        be asked, the events are returned unchanged.
+        be asked, the events are returned unchanged. So are those of stages of many tasks while
+        reading such stages has taken its share of the time.
         """
         if self._failures >= _FAILURES:
             return list(events)
@@ -83,17 +102,19 @@ class SparkTasks:
 
     def read_stage(self, stage: int, attempt: int = 0) -> dict[int, SparkMetrics]:
         """Return the figures of the tasks of a stage that succeeded, by task id; nothing for an unknown stage."""
-        return {
-            row["taskId"]: _metrics(row) for row in self.rows_of(stage, attempt) if _is_done(row)
-        }
+        tasks = _TASKS_OF_STAGE.decode(self._text(self._stage(stage, attempt)))
+        return {task.task_id: task.metrics() for task in tasks if task.is_done()}
 
     def rows_of(self, stage: int, attempt: int = 0) -> list[dict[str, Any]]:
         """Return the store's records of all tasks of a stage, running and failed ones too, in Spark's names."""
+        return self._read_view(self._stage(stage, attempt))
+
+    def _stage(self, stage: int, attempt: int) -> Any:
         self._array.setInt(self._key, 0, stage)
         if attempt != self._attempt:
             self._array.setInt(self._key, 1, attempt)
             self._attempt = attempt
-        return self._read_view(self._store.view(self._tasks).parent(self._key))
+        return self._store.view(self._tasks).parent(self._key)
 
     def since(
         self, what: str, first: int, last: int | None = None, index: str = ""
@@ -113,18 +134,35 @@ class SparkTasks:
         return self._read_view(self._store.view(kind).reverse().max(most))
 
     def _read_view(self, view: Any) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = json.loads(gzip.decompress(self._serializer.serialize(view)))
+        rows: list[dict[str, Any]] = json.loads(self._text(view))
         return rows
+
+    def _text(self, view: Any) -> bytes:
+        return gzip.decompress(self._serializer.serialize(view))
 
     def _complete(self, events: Sequence[Event]) -> list[Event]:
         wanted = stages_wanted(events)
+        many = {stage for stage, tasks in wanted.items() if len(tasks) >= _MANY}
+        if many and not self._has_time():
+            wanted = {stage: tasks for stage, tasks in wanted.items() if stage not in many}
+            many = set()
+        began = self._clock()
         found = self._read(wanted)
         for pause in _SETTLE_S:
             if not wanted:
                 break
             self._sleep(pause)
             found.update(self._read(wanted))
+        if many:
+            self._left_s -= self._clock() - began
         return join(events, found)
+
+    def _has_time(self) -> bool:
+        """Return whether stages of many tasks may be read now."""
+        now_s = self._clock()
+        self._left_s = min(_SAVED_S, self._left_s + _SHARE * (now_s - self._seen_s))
+        self._seen_s = now_s
+        return self._left_s > 0
 
     def _read(self, wanted: dict[int, set[int]]) -> dict[int, SparkMetrics]:
         """Return figures of the wanted tasks, and remove those found from `wanted`."""
@@ -151,32 +189,61 @@ def open_spark_tasks(session: Any) -> SparkTasks | None:
     return SparkTasks(session.sparkContext)
 
 
-def _is_done(row: Mapping[str, Any]) -> bool:
-    # Of tasks that failed or were killed the store keeps negated figures, and no report arrived.
-    return bool(row["status"] == "SUCCESS" and row["hasMetrics"])
+class _Task(msgspec.Struct, rename="camel"):
+    """What is read of a record of Spark's store, in its names."""
+
+    task_id: int
+    stage_id: int
+    stage_attempt_id: int
+    partition_id: int
+    attempt: int
+    speculative: bool
+    executor_id: str
+    host: str
+    status: str
+    has_metrics: bool
+    launch_time: int
+    duration: int
+    executor_run_time: int
+    executor_cpu_time: int
+    jvm_gc_time: int
+    executor_deserialize_time: int
+    result_serialization_time: int
+    shuffle_fetch_wait_time: int
+    shuffle_write_time: int
+    shuffle_local_bytes_read: int
+    shuffle_remote_bytes_read: int
+    shuffle_bytes_written: int
+
+    def is_done(self) -> bool:
+        """Return whether the task succeeded. Of others the store keeps negated figures, and no report arrived."""
+        return self.status == "SUCCESS" and self.has_metrics
+
+    def metrics(self) -> SparkMetrics:
+        """Return the figures in our names."""
+        return SparkMetrics(
+            stage=self.stage_id,
+            stage_attempt=self.stage_attempt_id,
+            partition=self.partition_id,
+            attempt=self.attempt,
+            speculative=self.speculative,
+            executor=self.executor_id,
+            host=self.host,
+            launch_ms=self.launch_time,
+            finish_ms=self.launch_time + max(0, self.duration),
+            run_ms=self.executor_run_time,
+            cpu_ms=_milliseconds(self.executor_cpu_time),
+            gc_ms=self.jvm_gc_time,
+            deserialise_ms=self.executor_deserialize_time,
+            result_serialise_ms=self.result_serialization_time,
+            shuffle_wait_ms=self.shuffle_fetch_wait_time,
+            shuffle_write_ms=_milliseconds(self.shuffle_write_time),
+            shuffle_read_bytes=self.shuffle_local_bytes_read + self.shuffle_remote_bytes_read,
+            shuffle_write_bytes=self.shuffle_bytes_written,
+        )
 
 
-def _metrics(row: Mapping[str, Any]) -> SparkMetrics:
-    return SparkMetrics(
-        stage=row["stageId"],
-        stage_attempt=row["stageAttemptId"],
-        partition=row["partitionId"],
-        attempt=row["attempt"],
-        speculative=row["speculative"],
-        executor=row["executorId"],
-        host=row["host"],
-        launch_ms=row["launchTime"],
-        finish_ms=row["launchTime"] + max(0, row["duration"]),
-        run_ms=row["executorRunTime"],
-        cpu_ms=_milliseconds(row["executorCpuTime"]),
-        gc_ms=row["jvmGcTime"],
-        deserialise_ms=row["executorDeserializeTime"],
-        result_serialise_ms=row["resultSerializationTime"],
-        shuffle_wait_ms=row["shuffleFetchWaitTime"],
-        shuffle_write_ms=_milliseconds(row["shuffleWriteTime"]),
-        shuffle_read_bytes=row["shuffleLocalBytesRead"] + row["shuffleRemoteBytesRead"],
-        shuffle_write_bytes=row["shuffleBytesWritten"],
-    )
+_TASKS_OF_STAGE = msgspec.json.Decoder(list[_Task])
 
 
 def _milliseconds(nanoseconds: int) -> float:

@@ -24,14 +24,16 @@ def finished(stage, task):
 class ScriptedTasks(SparkTasks):
     """Spark's listener catches up while `complete` sleeps: `looks[n]` is known after n sleeps."""
 
-    def __init__(self, *looks):
+    def __init__(self, *looks, takes_s=0.0):
         self.slept = []
         self.asked = []
         self.looks = looks
-        super().__init__(MagicMock(), self.slept.append)
+        self.now_s, self.takes_s = 100.0, takes_s
+        super().__init__(MagicMock(), self.slept.append, lambda: self.now_s)
 
     def read_stage(self, stage, attempt=0):
         self.asked.append((stage, attempt))
+        self.now_s += self.takes_s
         known = self.looks[min(len(self.slept), len(self.looks) - 1)]
         if isinstance(known, Exception):
             raise known
@@ -97,6 +99,23 @@ def test_one_failure_is_not_the_end():
         tasks.looks, known = ({(1, 0): {10: figures(10)}},), tasks.looks
         assert executors(tasks.complete([finished(1, 10)])) == ["e10"]
         tasks.looks = known
+
+
+def test_stages_of_many_tasks_are_read_for_a_share_of_the_time():
+    many = {task: figures(task) for task in range(1_000)}
+    tasks = ScriptedTasks({(1, 0): many, (2, 0): {2_000: figures(2_000)}}, takes_s=0.3)
+    events = [*(finished(1, task) for task in range(1_000)), finished(2, 2_000)]
+    read, began = [], tasks.now_s
+    for _ in range(3_000):
+        *wide, narrow = executors(tasks.complete(events))
+        assert narrow == "e2000"
+        assert set(wide) == {None} or wide == [f"e{task}" for task in range(1_000)]  # all or none
+        read.append(wide[0] is not None)
+        tasks.now_s += 0.7
+    # Each of them took 0.6 s, with the other stage.
+    assert 0.018 < 0.6 * sum(read) / (tasks.now_s - began) < 0.022
+    assert read[0]
+    assert not all(read[:5])
 
 
 def test_a_connect_session_has_no_status_store():
