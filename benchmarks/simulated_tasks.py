@@ -52,8 +52,9 @@ class SimulatedTasks:
 
     def run(self, timestep: int, stage: str, step: StageStep) -> list[UnitReport]:
         """Ship the step, have tasks report and one of them fold the reports, and read what it made of them."""
-        pickle.dumps(step, protocol=5)  # as it is sent to the workers
+        sent = pickle.dumps(step, protocol=5)  # as it is sent to the workers
         began = time.process_time()
+        step = pickle.loads(sent)  # tasks have objects of their own
         operators = self._timesteps[timestep].cut_by.operators
         tasks = operators[stage].tasks
         consumers = [operator for operator, _ in self.plan.stage(stage).consumers]

@@ -16,15 +16,14 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Annotated, Any, overload
+from typing import Annotated, overload
 from weakref import ref
 
 from rechannel.model.codec import Json, written
 from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
 from rechannel.state.run import Run, run_from_json, run_to_json
-from rechannel.state.run_table import OwnedRuns, Retired, RunTable, retired
+from rechannel.state.run_table import Retired, RunTable, retired
 
 WIDE = 512
 """A manifest of more runs keeps them as columns, from then on. Of few runs, Python's own values are faster."""
@@ -174,10 +173,6 @@ class _Parts(Sequence[Manifest]):
     runs: RunTable
     routing: Routing
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out what was made."""
-        return {"runs": self.runs, "routing": self.routing}
-
     def __len__(self) -> int:
         """Return the number of tasks."""
         return self.routing.tasks
@@ -190,16 +185,11 @@ class _Parts(Sequence[Manifest]):
 
     def __getitem__(self, index: int | slice) -> Manifest | list[Manifest]:
         """Return what a task reads, or several of them."""
-        places = range(len(self))[index]
-        if isinstance(places, int):
-            return Manifest(*self._owned.between(places, places + 1))
-        if not places or places.step != 1:
-            return [self[task] for task in places]
-        return [Manifest(runs) for runs in self._owned.between(places.start, places.stop)]
-
-    @cached_property
-    def _owned(self) -> OwnedRuns:
-        return self.runs.by_owner(*self.routing.pieces, self.routing.tasks)
+        tasks = range(len(self))[index]
+        if isinstance(tasks, int):
+            return Manifest(self.runs.within(self.routing.intervals_of(tasks)))
+        owned = self.runs.by_owner(*self.routing.pieces, self.routing.tasks)
+        return [Manifest(owned[task]) for task in tasks]
 
 
 def _without(run: Run, where: Intervals) -> Run:

@@ -164,17 +164,6 @@ class Cut:
         places = np.append(np.cumsum(opens)[rows] - 1, opens.sum()).astype(np.int32)
         return cls(run[rows], owner[rows], places, lo[opens], last[closes])
 
-    def between(self, start: int, stop: int) -> Cut:
-        """Return some of the parts."""
-        first, end = int(self.places[start]), int(self.places[stop])
-        return Cut(
-            rows=self.rows[start:stop],
-            owners=self.owners[start:stop],
-            places=self.places[start : stop + 1] - self.places[start],
-            lo=self.lo[first:end],
-            last=self.last[first:end],
-        )
-
     def taken(self, columns: pa.RecordBatch) -> pa.RecordBatch:
         """Return the parts as runs of their own. columns: the runs that were cut."""
         made = columns.take(pa.array(self.rows)).columns

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeAlias, overload
 
@@ -18,7 +17,6 @@ from rechannel.state.run_columns import (
     CLIP,
     SCHEMA,
     Cut,
-    IntArray,
     Part,
     Pieces,
     columns_of,
@@ -152,29 +150,24 @@ class RunTable(Sequence[Run]):
         """Return the runs that meet some hashes, clipped to them, in their order."""
         if not where:
             return ()
-        return tuple(runs_of(Cut.of(self._clips, Pieces.of(where)).taken(self._columns)))
+        return self._taken(Cut.of(self._columns.column(CLIP), Pieces.of(where)))
 
-    def by_owner(self, firsts: HashArray, owners: npt.NDArray[np.int32], count: int) -> OwnedRuns:
-        """Return what each owner has of the runs.
+    def by_owner(
+        self, firsts: HashArray, owners: npt.NDArray[np.int32], count: int
+    ) -> list[tuple[Run, ...]]:
+        """Return what each owner has of the runs, by number, clipped to what it has.
 
         firsts, owners: the first hash of each piece of the hash space, and who has it. Shape (pieces,). count: of
         owners.
         """
-        cut = Cut.of(self._clips, Pieces.all_of(firsts, owners))
-        return OwnedRuns(self, cut, np.searchsorted(cut.owners, np.arange(count + 1)))
+        cut = Cut.of(self._columns.column(CLIP), Pieces.all_of(firsts, owners))
+        starts = np.searchsorted(cut.owners, np.arange(count + 1)).tolist()
+        runs = self._taken(cut)
+        return [runs[start:stop] for start, stop in pairwise(starts)]
 
-    def taken(self, cut: Cut) -> Iterator[Run]:
-        """Yield parts of runs."""
-        parts = [part.columns for part in self._parts]
-        ends = np.cumsum([part.num_rows for part in parts])
-        of_part = np.searchsorted(ends, cut.rows, side="right")
-        edges = np.flatnonzero(of_part[1:] != of_part[:-1]) + 1
-        for start, stop in pairwise([0, *edges.tolist(), len(cut.rows)]):
-            if start < stop:
-                number = int(of_part[start])
-                some = cut.between(start, stop)
-                rows = some.rows - (ends[number] - parts[number].num_rows)
-                yield from runs_of(replace(some, rows=rows).taken(parts[number]))
+    def _taken(self, cut: Cut) -> tuple[Run, ...]:
+        """Return parts of runs."""
+        return tuple(runs_of(cut.taken(self._columns)))
 
     @property
     def _whole(self) -> Part:
@@ -187,11 +180,6 @@ class RunTable(Sequence[Run]):
     @property
     def _columns(self) -> pa.RecordBatch:
         return self._whole.columns
-
-    @property
-    def _clips(self) -> pa.ListArray:
-        clips = [part.columns.column(CLIP) for part in self._parts]
-        return clips[0] if len(clips) == 1 else pa.concat_arrays(clips)
 
     def _column(self, name: str) -> pa.ChunkedArray:
         place = SCHEMA.get_field_index(name)
@@ -255,23 +243,3 @@ def _both(first: pa.ChunkedArray, until: int, last: pa.ChunkedArray, after: int)
 def _joined(parts: Sequence[Part]) -> Part:
     """Return several parts as one."""
     return parts[0] if len(parts) == 1 else Part(joined([part.columns for part in parts]))
-
-
-@dataclass(frozen=True)
-class OwnedRuns:
-    """What each owner has of the runs of a table, by number."""
-
-    table: RunTable
-    cut: Cut
-    starts: IntArray
-    """Where the runs of each owner begin, and where those of the last one end. Shape (owners + 1,)."""
-
-    def __len__(self) -> int:
-        """Return the number of owners."""
-        return len(self.starts) - 1
-
-    def between(self, first: int, end: int) -> list[tuple[Run, ...]]:
-        """Return the runs of each of some owners, clipped to what it has."""
-        starts = self.starts[first : end + 1].tolist()
-        runs = tuple(self.table.taken(self.cut.between(starts[0], starts[-1])))
-        return [runs[start - starts[0] : stop - starts[0]] for start, stop in pairwise(starts)]
