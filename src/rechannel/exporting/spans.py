@@ -51,13 +51,9 @@ class Spans:
         match event:
             case TimestepStarted():
                 self._open[event.timestep] = OpenTimestep(started=event)
-            case TaskFinished():
+            case TaskFinished() | TasksFinished():
                 if (open_ := self._open.get(event.timestep)) is not None:
                     open_.see(event)
-            case TasksFinished():
-                if (open_ := self._open.get(event.timestep)) is not None:
-                    for task in event.each():
-                        open_.see(task)
             case TimestepFailed():
                 if (open_ := self._open.pop(event.timestep, None)) is not None:
                     yield failed_span(self._job, open_, event, self._errors)

@@ -18,6 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
 
 from rechannel.exporting.error_texts import ErrorText
 from rechannel.exporting.span import Key, Link, Span, Value
@@ -29,7 +32,10 @@ from rechannel.telemetry.events import (
     TimestepStarted,
 )
 from rechannel.telemetry.task_finished import TaskFinished
+from rechannel.telemetry.tasks_finished import TasksFinished
 from rechannel.telemetry.totals import OperatorTotals
+
+Tasks: TypeAlias = TaskFinished | TasksFinished
 
 JOB = "rechannel.job.name"
 TIMESTEP = "rechannel.timestep.number"
@@ -42,12 +48,12 @@ class OpenTimestep:
     """What is known of a timestep that is not committed."""
 
     started: TimestepStarted
-    tasks: dict[str, list[TaskFinished]] = field(default_factory=dict)
+    tasks: dict[str, list[Tasks]] = field(default_factory=dict)
     published: list[SinkPublished] = field(default_factory=list)
 
-    def see(self, task: TaskFinished) -> None:
-        """Add what a task did."""
-        self.tasks.setdefault(task.operator, []).append(task)
+    def see(self, tasks: Tasks) -> None:
+        """Add what a task did, or several."""
+        self.tasks.setdefault(tasks.operator, []).append(tasks)
 
 
 def key_of(timestep: int) -> Key:
@@ -155,13 +161,15 @@ def _operators(
         yield from _tasks(key, open_.tasks[name], (start, end), most)
 
 
-def _within(run: Span, tasks: Sequence[TaskFinished]) -> tuple[float, float]:
+def _within(run: Span, tasks: Sequence[Tasks]) -> tuple[float, float]:
     """Return when the first task began and the last one was done, within the phase and in order."""
-    start = min(max(min(task.launch_ms for task in tasks), run.start_ms), run.end_ms)
-    return start, min(max(*(task.finish_ms for task in tasks), start), run.end_ms)
+    began = min(float(np.min(each.launch_ms)) for each in tasks)
+    ended = max(float(np.max(each.finish_ms)) for each in tasks)
+    start = min(max(began, run.start_ms), run.end_ms)
+    return start, min(max(ended, start), run.end_ms)
 
 
-def _figures(tasks: Sequence[TaskFinished]) -> dict[str, Value]:
+def _figures(tasks: Sequence[Tasks]) -> dict[str, Value]:
     """Return what an operator's tasks did in total, under the names of the metrics that sum it up."""
     totals = OperatorTotals()
     for task in tasks:
@@ -170,7 +178,8 @@ def _figures(tasks: Sequence[TaskFinished]) -> dict[str, Value]:
         f"rechannel.operator.task.time.{activity}": round(seconds, 6)
         for activity, seconds in sorted(totals.seconds.items())
     }
-    return {"rechannel.operator.tasks": len(tasks), **sums_of(totals), **times}
+    number = sum(each.tasks for each in tasks)
+    return {"rechannel.operator.tasks": number, **sums_of(totals), **times}
 
 
 def _state(committed: TimestepCommitted, operator: str) -> dict[str, Value]:
@@ -183,22 +192,34 @@ def _state(committed: TimestepCommitted, operator: str) -> dict[str, Value]:
 def _received(open_: OpenTimestep, run: Key, operator: str, made: set[str]) -> Iterator[Link]:
     """Yield a link to each operator that has sent rows through the exchange."""
     for name, tasks in open_.tasks.items():
-        sent = [one for task in tasks for one in task.sent if one.operator == operator]
+        sent = [each for task in tasks for each in _sent(task, operator)]
         if sent and name in made:
             yield Link(
                 to=(*run, name),
                 attributes={
-                    "rechannel.exchange.rows": sum(one.rows for one in sent),
-                    "rechannel.exchange.size": sum(one.bytes for one in sent),
+                    "rechannel.exchange.rows": sum(rows for rows, _ in sent),
+                    "rechannel.exchange.size": sum(size for _, size in sent),
                 },
             )
 
 
+def _sent(tasks: Tasks, operator: str) -> Iterator[tuple[int, int]]:
+    """Yield rows and bytes that went to an operator."""
+    if isinstance(tasks, TaskFinished):
+        yield from ((one.rows, one.bytes) for one in tasks.sent if one.operator == operator)
+    elif operator in (rows := tasks.sent_sums("rows")):
+        yield rows[operator], tasks.sent_sums("bytes")[operator]
+
+
 def _tasks(
-    parent: Key, tasks: Sequence[TaskFinished], within: tuple[float, float], most: int
+    parent: Key, tasks: Sequence[Tasks], within: tuple[float, float], most: int
 ) -> Iterator[Span]:
-    longest = sorted(tasks, key=lambda task: (-task.busy_ms, task.task))[:most]
-    for task in longest:
+    single = [
+        task
+        for each in tasks
+        for task in ([each] if isinstance(each, TaskFinished) else each.longest(most))
+    ]
+    for task in sorted(single, key=lambda task: (-task.busy_ms, task.task))[:most]:
         start = min(max(task.launch_ms, within[0]), within[1])
         yield Span(
             key=(*parent, task.task),

@@ -216,8 +216,8 @@ def _of_many(event: TasksFinished) -> OperatorTasks:
         began_ms=float(launched.min()),
         ended_ms=float(finished.max()),
         launch_ms=_first_wave(launched, freed),
-        sent=event.sent_rows("rows"),
-        offered=event.sent_rows("offered"),
+        sent=event.sent_sums("rows"),
+        offered=event.sent_sums("offered"),
         bins=event.bins,
     )
 

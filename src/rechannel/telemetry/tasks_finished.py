@@ -73,8 +73,8 @@ class TasksFinished(Record):
         figures: Floats = filled.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
         return figures
 
-    def sent_rows(self, figure: str) -> dict[str, int]:
-        """Return the sum of `rows` or `offered` that went to each operator downstream."""
+    def sent_sums(self, figure: str) -> dict[str, int]:
+        """Return the sum of `rows`, `offered` or `bytes` that went to each operator downstream."""
         out: dict[str, int] = {}
         for place, (operator, _) in enumerate(self._layout.inputs):
             out[operator] = out.get(operator, 0) + self._sum(f"{SENT}{place} {figure}")
@@ -237,9 +237,16 @@ class TasksFinished(Record):
 
     def each(self) -> Iterator[TaskFinished]:
         """Yield what each task did, in the order of their numbers."""
+        return self._single(np.arange(self.number))
+
+    def longest(self, most: int) -> list[TaskFinished]:
+        """Return what the tasks did that were busy longest, those first. most: how many at most."""
+        return list(self._single(np.argsort(-self.busy_ms, kind="stable")[:most]))
+
+    def _single(self, rows: npt.NDArray[np.int64]) -> Iterator[TaskFinished]:
         columns, layout = columns_of(self.figures, all_columns=True)
         spark = dict(self._metrics())
-        for row, known in enumerate(columns.to_pylist()):
+        for row, known in zip(rows.tolist(), columns.take(rows).to_pylist(), strict=True):
             yield _task(self, known, layout, spark.get(row))
 
     def _metrics(self) -> Iterator[tuple[int, SparkMetrics]]:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from rechannel.engine.spark.runner import folded_of
+from rechannel.exporting.timestep_spans import OpenTimestep, committed_spans
 from rechannel.kernels.shuffle.wire import DATA, Blob, batch_of, pack
 from rechannel.kernels.tasks.report import (
     BufferFile,
@@ -29,11 +30,16 @@ from rechannel.model.hashspace import SPACE, Intervals
 from rechannel.state.manifest import Edit, Manifest
 from rechannel.state.run import Run
 from rechannel.telemetry.build import finished, join, stages_wanted
-from rechannel.telemetry.events import TimestepCommitted, event_from_json, event_to_json
+from rechannel.telemetry.events import (
+    TimestepCommitted,
+    TimestepStarted,
+    event_from_json,
+    event_to_json,
+)
 from rechannel.telemetry.progress import Progress
 from rechannel.telemetry.recent_events import RecentEvents
 from rechannel.telemetry.recent_tasks import at_once, columns_of
-from rechannel.telemetry.task_finished import SparkMetrics
+from rechannel.telemetry.task_finished import SparkMetrics, TaskFinished
 from rechannel.telemetry.tasks_finished import TasksFinished
 from rechannel.telemetry.totals import Totals
 
@@ -239,3 +245,36 @@ def test_an_event_of_many_tasks_takes_the_room_of_many(reports):
     for timestep in range(1, 6):
         kept.see([event, TimestepCommitted(timestep=timestep, at_ms=1, duration_ms=1.0)])
     assert [each.timestep for each in kept.recent() if isinstance(each, TimestepCommitted)] == [5]
+
+
+def test_spans_are_those_of_single_tasks(reports):
+    (event,) = finished(folded(reports)[0])
+    (event,) = join([event], {1_000 + task: measured(task) for task in range(0, TASKS, 3)})
+    receiver = TaskFinished(
+        timestep=4,
+        operator="next",
+        task=0,
+        attempt="a",
+        host="h",
+        started_ms=1e12 + 2_000,
+        finished_ms=1e12 + 3_000,
+    )
+    committed = TimestepCommitted(
+        timestep=4, at_ms=10**12 + 9_000, duration_ms=9_000.0, phases={"run": 8_000.0}
+    )
+    found = []
+    for tasks in ([event], list(event.each())):
+        timestep = OpenTimestep(started=TimestepStarted(timestep=4, now_ms=0, at_ms=0))
+        for each in (*tasks, receiver):
+            timestep.see(each)
+        found.append(list(committed_spans("job", timestep, committed, 5)))
+    many, few = found
+    assert len(few) == 2 + 2 + 5 + 1  # the timestep and its phase, operators, five tasks and one
+    assert [link.attributes["rechannel.exchange.rows"] for span in many for link in span.links]
+    for mine, theirs in zip(many, few, strict=True):
+        times = [name for name in theirs.attributes if "task.time" in name]
+        assert mine.attributes == {
+            **theirs.attributes,
+            **{name: pytest.approx(theirs.attributes[name]) for name in times},
+        }
+        assert replace(mine, attributes={}) == replace(theirs, attributes={})
