@@ -88,6 +88,7 @@ BENCHMARK = Benchmark(
         },
         "batches": 12,
         "warmup": 3,
+        "in_flight": 1,
         "rounds": 2,
         "cores": 2,
         "tasks": 2,

@@ -109,6 +109,7 @@ BENCHMARK = Benchmark(
         "keys": 1_000_000,
         "batches": 9,
         "warmup": 3,
+        "in_flight": 1,
         "rounds": 1,
         "seed": 1,
         "durability": "process",
