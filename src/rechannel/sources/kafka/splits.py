@@ -12,7 +12,7 @@ many objects are added that may refer to others. If the client's records were he
 again, for a third of the time that reading takes.
 
 Offsets have gaps, where transactions end and where a log is compacted, so a range ends with a record at or after its
-end, or with the end of the partition.
+end, or with the end of the partition. No record is taken twice, whatever the client gives.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from operator import lt
 from typing import Any
 
 import pyarrow as pa
@@ -213,6 +214,8 @@ class _Range:
         self._until, self._skips = 0.0, skips
         self._first = -1
         """Offset of the first record that is there, if some before it are gone."""
+        self._given = split["start"] - 1
+        """Offset of the last record that was given."""
 
     @property
     def _where(self) -> str:
@@ -277,6 +280,7 @@ class _Range:
 
     def _within(self, got: list[Any]) -> list[Any]:
         """Return the records before the end of the range; the others are for the next one."""
+        got = self._each_once(got)
         if not got:
             return got
         if got[-1].offset() < self._stop:
@@ -285,6 +289,34 @@ class _Range:
         self.consumer.pending = [each for each in got if each.offset() >= self._stop]
         self._at = self._stop
         return got[: len(got) - len(self.consumer.pending)]
+
+    def _each_once(self, got: list[Any]) -> list[Any]:
+        """Return records without those that were given before.
+
+        When leaders change, clients of some releases have begun again with records that they had given already
+        (librdkafka 2.1.0 and those before 2.4, see its issues 4261 and 4636).
+        """
+        offsets = [each.offset() for each in got]
+        rise = all(map(lt, offsets, offsets[1:]))
+        if got and not (rise and offsets[0] > self._given):
+            given, again, before = list[Any](), list[int](), self._given
+            for each, offset in zip(got, offsets, strict=True):
+                if offset > before:
+                    given.append(each)
+                    before = offset
+                else:
+                    again.append(offset)
+            _LOG.warning(
+                "%s: the client gave %d records again, the first one at offset %d: they are left out",
+                self._where,
+                len(again),
+                again[0],
+                extra=fields("records_again"),
+            )
+            got = given
+        if got:
+            self._given = got[-1].offset()
+        return got
 
     def _skip(self) -> None:
         """Go on with the first record that is there, or at the end of a partition that has become shorter.

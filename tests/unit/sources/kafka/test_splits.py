@@ -220,3 +220,33 @@ def test_every_record_is_in_its_range_wherever_ends_are_told(there, sizes, data)
         expected = [at for at in held if start <= at < start + size]
         assert reader.offsets(start, start + size) == expected
         start += size
+
+
+@given(
+    there=st.sets(st.integers(0, 40)),
+    sizes=st.lists(st.integers(1, 15), min_size=1, max_size=4),
+    data=st.data(),
+)
+def test_records_that_a_client_gives_again_are_taken_once(there, sizes, data):
+    high = sum(sizes)
+    held = sorted(at for at in there if at < high)
+    queue = []
+    for place, at in enumerate(held):
+        queue += records(at)
+        back = data.draw(st.integers(0, 3))
+        queue += records(*held[max(0, place + 1 - back) : place + 1])  # leaders have changed
+    queue.append(end(high))
+    splits._KEPT.clear()
+    reader, start = Reader(Partition(*queue)), 0
+    for size in sizes:
+        expected = [at for at in held if start <= at < start + size]
+        assert reader.offsets(start, start + size) == expected
+        start += size
+
+
+def test_it_is_told_when_a_client_gives_records_again(caplog):
+    reader = Reader(Partition(*records(3, 4, 5, 4, 5, 6, 7, 8), end(9)))
+    assert reader.offsets(3, 9) == [3, 4, 5, 6, 7, 8]
+    (told,) = caplog.records
+    assert told.event == "records_again"
+    assert "t/0: the client gave 2 records again, the first one at offset 4" in caplog.text
