@@ -73,7 +73,7 @@ test-real: environment  ## run the tests against real brokers, a database and an
 	$(BIN)/python $(PYTEST) $(PATIENT) -m "real and not slow" tests/real $(TESTS)
 
 soak: environment  ## change and disturb a stream on three hosts for two hours (SOAK_SECONDS); as root, needs what test-real installs
-	$(BIN)/python -m pytest $(PATIENT) -s -m real tests/real/soak \
+	$(BIN)/python -m pytest $(PATIENT) -s -m real tests/real/soak --basetemp .soak \
 	  --soak $(SOAK_SECONDS) --soak-every $(SOAK_EVERY) --soak-seed $(SOAK_SEED) $(TESTS)
 
 test-browser:  ## run the tests of pages in a real Chromium, which has to be installed

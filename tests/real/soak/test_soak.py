@@ -116,8 +116,10 @@ class Soak:
         self.watch.live_heaps()
         self.checks += 1
         status = self.drivers.status
+        doubled = f" ({seen.doubled} doubled by the producer)" if seen.doubled else ""
         self.say(
-            f"exact: {records:,} records, {bad} bad ones, timestep {status['timestep']}, troubles {status['troubles']}"
+            f"exact: {records:,} records{doubled}, {bad} bad ones, timestep {status['timestep']}, troubles"
+            f" {status['troubles']}"
         )
         self.feed.resume()
 
@@ -188,7 +190,7 @@ def test_hours_of_changes_and_faults_leave_everything_exact_and_flat(
         feed = Feed(around.kafka.bootstrap, soak_rate)
         folder = tmp_path / "s3" / "data" / "state" / tmp_path.name
         watch = Watch(around, lambda: drivers.processes, folder)
-        readers = Readers(around.kafka.bootstrap, Seen())
+        readers = Readers(around.kafka.bootstrap, Seen(), feed.partitions)
         try:
             feed.start()
             drivers.start()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from tests.real.components.kafka import Kafka
-from tests.real.soak.records import Seen, bad_value, value
+from tests.real.soak.records import DifferenceError, Seen, bad_value, value
 
 INPUTS = ("in-a", "in-b")
 COPIES, TOTALS, LETTERS = "copies", "totals", "letters"
@@ -116,13 +116,14 @@ class Feed:
 class Readers:
     """A consumer of what is committed, that goes on where it was."""
 
-    def __init__(self, bootstrap: str, seen: Seen) -> None:
-        """seen: takes what is read."""
-        self.seen = seen
-        self._take: dict[str, Callable[[bytes, dict[str, Any]], None]] = {
-            COPIES: lambda _key, row: seen.copy(row),
-            TOTALS: seen.total,
-            LETTERS: lambda _key, row: seen.letter(row),
+    def __init__(self, bootstrap: str, seen: Seen, inputs: Mapping[str, int]) -> None:
+        """seen: takes what is read. inputs: partitions of the topics of the input, which may become more."""
+        self.seen, self._inputs = seen, inputs
+        self._take: dict[str, Callable[[bytes, bytes], None]] = {
+            **dict.fromkeys(INPUTS, lambda _key, value: seen.given(value)),
+            COPIES: lambda _key, value: seen.copy(json.loads(value)),
+            TOTALS: lambda key, value: seen.total(key, json.loads(value)),
+            LETTERS: lambda _key, value: seen.letter(json.loads(value)),
         }
         self._settings: dict[str, Any] = {
             "bootstrap.servers": bootstrap,
@@ -133,30 +134,30 @@ class Readers:
             "queued.max.messages.kbytes": 8 << 10,
             "log_level": 0,
         }
-        self._next = {(topic, each): 0 for topic in self._take for each in range(PARTITIONS)}
+        self._next: dict[tuple[str, int], int] = {}
 
     def read(self) -> int:
-        """Read all there is now. Returns the number of records.
+        """Read all there is now, the input before the output. Returns the number of records.
 
-        By a consumer of its own: one that was assigned before may hang when brokers go away (librdkafka 5476).
+        By consumers of their own: one that was assigned before may hang when brokers go away (librdkafka 5476).
         """
+        outputs = dict.fromkeys((COPIES, TOTALS, LETTERS), PARTITIONS)
+        return sum(map(self._read, (self._inputs, outputs)))
+
+    def _read(self, topics: Mapping[str, int]) -> int:
+        places = [(topic, each) for topic, count in topics.items() for each in range(count)]
         consumer = Consumer(self._settings)
         try:
-            return self._read(consumer)
+            consumer.assign([TopicPartition(*place, self._next.get(place, 0)) for place in places])
+            ended, taken, deadline = set[tuple[str, int]](), 0, time.monotonic() + PATIENCE_S
+            while len(ended) < len(places):
+                if time.monotonic() > deadline:
+                    raise RuntimeError(f"no end of what is committed after {PATIENCE_S:g} s")
+                for message in consumer.consume(1_000, 0.5):
+                    taken += self._one(message, ended)
+            return taken
         finally:
             threading.Thread(target=consumer.close, daemon=True).start()
-
-    def _read(self, consumer: Consumer) -> int:
-        consumer.assign(
-            [TopicPartition(topic, each, at) for (topic, each), at in self._next.items()]
-        )
-        ended, taken, deadline = set[tuple[str, int]](), 0, time.monotonic() + PATIENCE_S
-        while len(ended) < len(self._next):
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"no end of what is committed after {PATIENCE_S:g} s")
-            for message in consumer.consume(1_000, 0.5):
-                taken += self._one(message, ended)
-        return taken
 
     def _one(self, message: Message, ended: set[tuple[str, int]]) -> int:
         place = (str(message.topic()), int(message.partition() or 0))
@@ -165,7 +166,14 @@ class Readers:
             if error.code() == KafkaError._PARTITION_EOF:
                 ended.add(place)
             return 0
+        offset, (_, written_ms) = int(message.offset() or 0), message.timestamp()
+        if offset < self._next.get(place, 0):
+            return 0  # some clients give records again when leaders change
         ended.discard(place)
-        self._take[place[0]](message.key() or b"", json.loads(message.value() or b"null"))
-        self._next[place] = int(message.offset() or 0) + 1
+        try:
+            self._take[place[0]](message.key() or b"", message.value() or b"null")
+        except DifferenceError as difference:
+            at = f"{place[0]}/{place[1]} at offset {offset}, written {written_ms} ms since 1970"
+            raise DifferenceError(f"{at}: {difference}") from difference
+        self._next[place] = offset + 1
         return 1

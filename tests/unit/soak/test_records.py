@@ -36,8 +36,16 @@ def whole():
     return [json.loads(value(number)) for number in range(RECORDS)], [*totals(range(RECORDS))]
 
 
-def seen_of(copies, sums, letters):
+def given(records=RECORDS, bad=BAD):
+    """A reader that has read the input."""
     made = Seen()
+    for record in [*map(value, range(records)), *map(bad_value, range(bad))]:
+        made.given(record)
+    return made
+
+
+def seen_of(copies, sums, letters, made=None):
+    made = given() if made is None else made
     for row in copies:
         made.copy(row)
     for key, row in sums:
@@ -62,8 +70,37 @@ def test_less_is_not_whole(whole):
 
 def test_a_record_twice_is_noticed(whole):
     seen = seen_of(*whole, range(BAD))
-    with pytest.raises(DifferenceError, match="record 17 was copied twice"):
+    with pytest.raises(DifferenceError, match="record 17 was copied 2 times, and given 1 times"):
         seen.copy(json.loads(value(17)))
+
+
+def test_a_record_that_nobody_gave_is_noticed():
+    with pytest.raises(DifferenceError, match="record 17 was copied 1 times, and given 0 times"):
+        Seen().copy(json.loads(value(17)))
+
+
+def test_what_the_producer_doubled_is_copied_and_counted_twice(whole):
+    seen = given()
+    seen.given(value(17))
+    copies, _ = whole
+    seen_of([*copies, copies[17]], totals([*range(RECORDS), 17]), range(BAD), seen)
+    assert seen.whole(RECORDS, BAD)
+    seen.compare(RECORDS, BAD)
+    assert seen.doubled == 1
+    once = given()
+    once.given(value(17))
+    seen_of(copies, totals(range(RECORDS)), range(BAD), once)
+    assert not once.whole(RECORDS, BAD)
+    with pytest.raises(DifferenceError, match=re.escape("missing: [17]")):
+        once.compare(RECORDS, BAD)
+
+
+def test_a_record_that_did_not_come_into_the_topics_is_noticed(whole):
+    seen = seen_of(*whole, range(BAD))
+    with pytest.raises(DifferenceError, match="the input lacks"):
+        seen.compare(RECORDS + 1, BAD)
+    with pytest.raises(DifferenceError, match="bad records"):
+        seen.compare(RECORDS, BAD + 1)
 
 
 def test_a_lost_record_is_noticed(whole):
@@ -75,7 +112,7 @@ def test_a_lost_record_is_noticed(whole):
 
 def test_a_changed_record_is_noticed():
     with pytest.raises(DifferenceError, match="record 17 was copied as"):
-        Seen().copy({"user": 3, "n": 17})
+        given().copy({"user": 3, "n": 17})
 
 
 @pytest.mark.parametrize("column", ["count", "sum"])
@@ -101,7 +138,7 @@ def test_a_total_in_the_partition_of_another_key_is_noticed():
 
 @pytest.mark.parametrize(("letters", "told"), [([0, 1], "lost"), ([0, 1, 2, 2], "too many")])
 def test_dead_letters_are_compared(letters, told):
-    seen = seen_of([], [], letters)
+    seen = seen_of([], [], letters, given(0, 3))
     with pytest.raises(DifferenceError, match=rf"{told} \[b'"):
         seen.compare(0, 3)
 
