@@ -18,7 +18,7 @@ from benchmarks.harness import (
 )
 from benchmarks.live_figures import CONTROL, figures, picture_of, ratios_of
 from benchmarks.ours import measure_killed
-from benchmarks.reconfigure import failed, once, variants_of
+from benchmarks.reconfigure import failed, once, rate_of, variants_of
 from benchmarks.trials import MEGABYTE, Trials, chosen_from, run_trials
 
 MOVE = "fluid_budget"
@@ -46,12 +46,9 @@ def run(parameters: Parameters, bench: Workbench) -> Result:
     loaded, failures = once("load", given, bench, "bytes")
     if loaded is None:
         return failed(parameters, failures)
-    rate = parameters["rate"]
+    rate, failures = rate_of(given, bench)
     if rate is None:
-        measured, failures = once("capacity", given, bench, "rows_per_second")
-        if measured is None:
-            return failed(parameters, failures)
-        rate = int(measured["rows_per_second"] * parameters["share"])
+        return failed(parameters, failures)
     given = {**given, "rate": rate}
     live = [each for each in variants_of(given) if each.name in (CONTROL, MOVE)]
     small = {**given, "keys": parameters["small_keys"], "load": False}

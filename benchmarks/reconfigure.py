@@ -92,12 +92,9 @@ def run(parameters: Parameters, bench: Workbench) -> Result:
         if found is None:
             return failed(parameters, failures)
         loaded = found
-    rate = parameters["rate"]
+    rate, failures = rate_of(given, bench)
     if rate is None:
-        measured, failures = once("capacity", given, bench, "rows_per_second")
-        if measured is None:
-            return failed(parameters, failures)
-        rate = int(measured["rows_per_second"] * parameters["share"])
+        return failed(parameters, failures)
     given = {**given, "rate": rate}
     peers, chosen = peer_variants(given, bench)
     trials = run_trials(
@@ -108,6 +105,16 @@ def run(parameters: Parameters, bench: Workbench) -> Result:
         check=check,
     )
     return result_of({**parameters, "rate": rate, **chosen}, loaded, trials)
+
+
+def rate_of(parameters: Parameters, bench: Workbench) -> tuple[int | None, tuple[Failure, ...]]:
+    """The rate that is given, or a share of the capacity, which is measured; None if that failed."""
+    if parameters["rate"] is not None:
+        return parameters["rate"], ()
+    measured, failures = once("capacity", parameters, bench, "rows_per_second")
+    if measured is None:
+        return None, failures
+    return int(measured["rows_per_second"] * parameters["share"]), failures
 
 
 def once(

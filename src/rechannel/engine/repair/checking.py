@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FILES_OF_A_TASK = 16
-_ROWS = "key string, size bigint, problem string, missing boolean"
 _COLUMNS = pa.schema(
     [
         ("key", pa.string()),
@@ -69,9 +68,11 @@ class OnSpark:
         tasks = -(-len(keys) // FILES_OF_A_TASK)
         if not tasks:
             return
+        from rechannel.sources.spark import spark_schema
+
         call: Any = _CheckCall(store, tuple(keys), check, tasks)
         numbers = self.spark.range(0, tasks, 1, tasks)
-        for row in numbers.mapInArrow(call, _ROWS).collect():
+        for row in numbers.mapInArrow(call, spark_schema(_COLUMNS)).collect():
             yield Checked(**row.asDict())
 
 
