@@ -19,13 +19,14 @@ from benchmarks.harness import (
     Workbench,
 )
 from benchmarks.inputs import write_keyed_batches
-from benchmarks.measurements import steady_seconds
+from benchmarks.measurements import steady, steady_seconds
 from benchmarks.trials import Trials, phase_metrics, run_trials
 
 MEDIAN = "batch, median"
 MEAN = "batch, mean"
 P99 = "batch, p99"
 SLOWEST = "batch, slowest"
+PROCESSOR = "processor time of a batch, mean"
 LATENCY_MEDIAN = "latency of a timestep, median"
 LATENCY_P99 = "latency of a timestep, p99"
 
@@ -37,7 +38,8 @@ class Ratio:
     """``factor * of(over) / of(under)``: how much longer a batch takes in `over`.
 
     of: the median of the batches, or their mean, which is the time that all of them took. Only the
-    mean compares batches that overlap: those end in pairs, at distances that alternate.
+    mean compares batches that overlap: those end in pairs, at distances that alternate. Or the mean
+    of their processor time.
     """
 
     name: str
@@ -115,9 +117,18 @@ def batch_metrics(variant: str, trials: Trials, warmup: int) -> list[Metric]:
             Metric(name=name, value=value, unit=unit, variant=variant)
             for name, value, unit in figures
         ),
+        *processor_metrics(variant, runs, warmup),
         *latency_metrics(variant, runs, warmup),
         *phase_metrics(variant, runs, warmup),
     ]
+
+
+def processor_metrics(variant: str, runs: Sequence[Measurement], warmup: int) -> list[Metric]:
+    """Seconds of all processes together, of the steady state; none if a run does not tell."""
+    if not all("processor" in run for run in runs):
+        return []
+    value = float(steady(runs, warmup, "processor").mean())
+    return [Metric(name=PROCESSOR, value=value, unit="s", variant=variant)]
 
 
 def latency_metrics(variant: str, runs: Sequence[Measurement], warmup: int) -> list[Metric]:
@@ -138,10 +149,11 @@ def by_round(ratio: Ratio, trials: Trials, warmups: Mapping[str, int]) -> list[f
         return []
     over, under = trials.of(ratio.over), trials.of(ratio.under)
     settle = np.median if ratio.of == MEDIAN else np.mean
+    figure = "processor" if ratio.of == PROCESSOR else "seconds"
     return [
         ratio.factor
-        * float(settle(steady_seconds([slow], warmups[ratio.over])))
-        / float(settle(steady_seconds([fast], warmups[ratio.under])))
+        * float(settle(steady([slow], warmups[ratio.over], figure)))
+        / float(settle(steady([fast], warmups[ratio.under], figure)))
         for slow, fast in zip(over, under, strict=True)
     ]
 

@@ -29,6 +29,8 @@ class BatchMeasurement(TypedDict):
     """Milliseconds that each named part of a batch took, one entry per batch."""
     latencies: NotRequired[list[float]]
     """Seconds from the beginning of a batch to its commit, one per batch; not `seconds` where batches overlap."""
+    processor: NotRequired[list[float]]
+    """Seconds of processor time, of all processes together, that passed in the `seconds` of every batch."""
 
 
 class LatencyMeasurement(TypedDict):
@@ -44,8 +46,15 @@ def steady_seconds(measurements: Sequence[Measurement], warmup: int) -> npt.NDAr
 
     Raises `ValueError` if a run has no batch left.
     """
-    kept = [np.asarray(m["seconds"][warmup:], dtype=np.float64) for m in measurements]
-    if any(len(seconds) == 0 for seconds in kept):
+    return steady(measurements, warmup, "seconds")
+
+
+def steady(
+    measurements: Sequence[Measurement], warmup: int, figure: str
+) -> npt.NDArray[np.float64]:
+    """`steady_seconds` of another figure that measurements have for every batch."""
+    kept = [np.asarray(m[figure][warmup:], dtype=np.float64) for m in measurements]
+    if any(len(values) == 0 for values in kept):
         raise ValueError(f"a run has no batch after {warmup} of warm-up; run more batches")
     return np.concatenate(kept)
 

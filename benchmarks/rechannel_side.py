@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +18,8 @@ from benchmarks.harness import Measurement, Parameters
 from benchmarks.inputs import SCHEMA
 from benchmarks.measurements import BatchMeasurement, LatencyMeasurement
 from benchmarks.nexmark.events import SCHEMAS
-from benchmarks.nexmark.query import Tables, query
+from benchmarks.nexmark.query import Query, Tables, query
+from benchmarks.processor import ProcessorTime, processor_time
 from benchmarks.session import shared_settings
 from benchmarks.variant import report
 from rechannel import aggregates as agg
@@ -113,17 +114,22 @@ def pipelining(parameters: Parameters) -> BatchMeasurement:
 
 
 def nexmark(parameters: Parameters) -> BatchMeasurement:
-    """A query of NEXMark. Without state it is its SQL, over a DataFrame."""
+    """A query of NEXMark, with its processor time. Without state it is its SQL, over a DataFrame."""
     spark = session(parameters)
     asked = query(parameters["query"])
     streams = {kind: nexmark_rows(spark, parameters, kind) for kind in asked.reads}
+    with processor_time() as watched:
+        return run_batches(parameters, nexmark_results(asked, streams), watched)
+
+
+def nexmark_results(asked: Query, streams: Mapping[str, Stream]) -> Stream:
+    """The rows of a query over the kinds of events that it reads."""
     if not asked.stateful:
         (kind,) = asked.reads
-        return run_batches(parameters, streams[kind].transform(Sql(asked.sql, kind)))
+        return streams[kind].transform(Sql(asked.sql, kind))
     timed = {kind: rows.event_time("dateTime") for kind, rows in streams.items()}
     nobody: Any = None
-    tables = Tables(**{kind: timed.get(kind, nobody) for kind in SCHEMAS})
-    return run_batches(parameters, asked.build(tables))
+    return asked.build(Tables(**{kind: timed.get(kind, nobody) for kind in SCHEMAS}))
 
 
 def nexmark_rows(spark: Any, parameters: Parameters, kind: str) -> Stream:
@@ -282,8 +288,13 @@ def start(parameters: Parameters, stream: Stream, *, tasks: int) -> rc.RunningJo
     return rc.Job("benchmark", stream.write.noop(), state=state, settings=settings).start()
 
 
-def run_batches(parameters: Parameters, stream: Stream) -> BatchMeasurement:
-    """Run over all batches; a batch's time is what passed since the commit before its own."""
+def run_batches(
+    parameters: Parameters, stream: Stream, watched: ProcessorTime | None = None
+) -> BatchMeasurement:
+    """Run over all batches; a batch's time is what passed since the commit before its own.
+
+    watched: tells the processor time of every batch.
+    """
     began = time.time_ns()
     job = start(parameters, stream, tasks=parameters["tasks"])
     total = parameters["batches"]
@@ -300,12 +311,16 @@ def run_batches(parameters: Parameters, stream: Stream) -> BatchMeasurement:
     ends = [committed for _, _, committed in commits(parameters, None)]
     at = [began, *ends]
     names = sorted({name for fact in facts for name in fact["phases"]})
-    return {
+    measurement: BatchMeasurement = {
         "seconds": [(b - a) / 1e9 for a, b in pairwise(at)],
         "rows": [fact["rows_in"] for fact in facts],
         "latencies": [(b - a) / 1e9 for a, b in zip(intents(parameters), ends, strict=True)],
         "phases": {name: [fact["phases"].get(name, 0.0) for fact in facts] for name in names},
     }
+    if watched is not None:
+        watched.sample()
+        measurement["processor"] = [watched.between(a, b) for a, b in pairwise(at)]
+    return measurement
 
 
 def commits(parameters: Parameters, source: str | None) -> Sequence[tuple[int, int, int]]:

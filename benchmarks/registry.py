@@ -47,6 +47,7 @@ from benchmarks import (
 from benchmarks.autopilot import benchmark as autopilot
 from benchmarks.harness import Benchmark
 from benchmarks.nexmark import benchmark as nexmark
+from benchmarks.nexmark import flink as nexmark_flink
 from benchmarks.yahoo import benchmark as yahoo
 
 BENCHMARKS: Mapping[str, Benchmark] = {
@@ -92,6 +93,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         trisk,
         big_timestep,
         nexmark,
+        nexmark_flink,
         yahoo,
     )
 }

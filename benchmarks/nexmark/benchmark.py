@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.comparison import MEAN, Ratio, by_variant, compare_batches
+from benchmarks.comparison import MEAN, PROCESSOR, Ratio, by_variant, compare_batches
 from benchmarks.harness import (
     Benchmark,
     Measurement,
@@ -30,7 +30,7 @@ from benchmarks.harness import (
 )
 from benchmarks.inputs import OLDEST
 from benchmarks.nexmark.events import EVENTS, PER_EPOCH, SCHEMAS, Events
-from benchmarks.nexmark.query import NAMES, query
+from benchmarks.nexmark.query import NAMES, Query, query
 from benchmarks.nexmark.rate import events_per_second
 from benchmarks.ours import measure
 
@@ -82,6 +82,7 @@ LONG = ("q23",)
 
 OTHERS: Mapping[str, tuple[str, ...]] = {
     "bytewax": ("q0", "q1", "q2", "q3", "q5", "q7", "q8", "q11", "q18"),
+    "flink": tuple(name for name in NAMES if name not in ("q6", "q13")),
 }
 """Engines that are not Spark, and the queries that they run."""
 
@@ -94,8 +95,11 @@ def run_rechannel(parameters: Parameters) -> Measurement:
 def run(parameters: Parameters, bench: Workbench) -> Result:
     """Write the events, and run every query on every side."""
     asked = [query(name) for name in parameters["queries"]]
-    directory = written(parameters, bench, {kind for one in asked for kind in one.reads})
+    kinds = {kind for one in asked for kind in one.reads}
+    directory = written(parameters, bench, kinds)
     common: dict[str, Any] = {**parameters, "input": directory}
+    if "flink" in parameters["others"]:
+        common["by_slot"] = written_by_slot(parameters, bench, kinds)
     variants, ratios = [], []
     for one in asked:
         own = {**common, "query": one.name}
@@ -106,8 +110,7 @@ def run(parameters: Parameters, bench: Workbench) -> Result:
                 parameters=own,
             )
         )
-        stores = ("spark",) if not one.stateful else asked_stores(own) if one.name in PEERS else ()
-        for store in stores:
+        for store in stores_of(one, own):
             variants.append(
                 Variant(
                     name=f"{one.name}_{store}",
@@ -120,6 +123,9 @@ def run(parameters: Parameters, bench: Workbench) -> Result:
         for other in others(own):
             variants.append(other)
             ratios.append(Ratio(name=other.name, over=other.name, under=one.name, of=MEAN))
+            if other.name.endswith("_flink"):
+                name = f"{other.name}_processor"
+                ratios.append(Ratio(name=name, over=other.name, under=one.name, of=PROCESSOR))
     bench.progress.step("timing the generator")
     made = events_per_second(Events(rate=parameters["rate"]), parameters["events"])
     result = compare_batches(
@@ -151,6 +157,14 @@ def events_of(name: str) -> int:
     return sum(PER_EPOCH[kind] for kind in query(name).reads)
 
 
+def stores_of(asked: Query, parameters: Parameters) -> list[str]:
+    """What the peer runs a query over: "spark" where it keeps no state, nothing where it cannot run it."""
+    stores = asked_stores(parameters)
+    if not asked.stateful:
+        return ["spark"] if stores else []
+    return stores if asked.name in PEERS else []
+
+
 def asked_stores(parameters: Parameters) -> list[str]:
     """State stores of the peer. Raises UnknownNameError."""
     unknown = set(parameters["stores"]) - set(STORES)
@@ -178,18 +192,21 @@ def others(parameters: Parameters) -> list[Variant]:
 def overall(ratios: Mapping[str, float]) -> dict[str, float]:
     """The geometric mean over the stateful queries, and the worst of all, next to the faster store.
 
-    Engines that are not Spark are only reported.
+    Of engines that are not Spark, the geometric mean over all queries of what is compared with them.
     """
     best: dict[str, float] = {}
+    other: dict[str, list[float]] = {}
     for name, ratio in ratios.items():
         asked, _, peer = name.partition("_")
-        if peer in OTHERS:
-            continue
-        best[asked] = min(ratio, best.get(asked, ratio))
+        if peer.partition("_")[0] in OTHERS:
+            other.setdefault(f"{peer}_geometric_mean", []).append(ratio)
+        else:
+            best[asked] = min(ratio, best.get(asked, ratio))
     stateful = [ratio for name, ratio in best.items() if name in PEERS]
     return {
         **({"stateful_geometric_mean": geometric_mean(stateful)} if stateful else {}),
         **({"worst": min(best.values())} if best else {}),
+        **{name: geometric_mean(found) for name, found in other.items()},
     }
 
 
@@ -213,6 +230,28 @@ def written(parameters: Parameters, bench: Workbench, kinds: set[str]) -> str:
                 table = pa.Table.from_batches([events.source(kind)(start, stop)])
                 pq.write_table(table, path)
                 os.utime(path, (OLDEST, OLDEST + batch + part / 1_000))
+    return str(directory)
+
+
+def written_by_slot(parameters: Parameters, bench: Workbench, kinds: set[str]) -> str:
+    """Write the same events in one file per kind and core, for engines that do not read files in order.
+
+    The n-th file has the n-th part of every batch, so that all files are read at the same pace. Returns the directory.
+    """
+    events, parts = Events(rate=parameters["rate"]), parameters["cores"]
+    directory = Path(bench.scratch) / "input" / "nexmark-by-slot"
+    bench.progress.step(f"writing the same events in {parts} files per kind")
+    for kind in sorted(kinds):
+        folder = directory / kind
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = parameters["events"] // EVENTS * PER_EPOCH[kind]
+        schema = events.source(kind)(0, 0).schema
+        for part in range(parts):
+            with pq.ParquetWriter(folder / f"part-{part}.parquet", schema) as writer:
+                for batch in range(parameters["batches"]):
+                    start = batch * rows + rows * part // parts
+                    stop = batch * rows + rows * (part + 1) // parts
+                    writer.write_batch(events.source(kind)(start, stop))
     return str(directory)
 
 

@@ -12,6 +12,7 @@ from benchmarks.measurements import BatchMeasurement
 from benchmarks.nexmark.benchmark import PEERS, schema_of
 from benchmarks.nexmark.query import query
 from benchmarks.peers.streaming import HDFS, PROGRESS_KEPT, ROCKSDB, measure_batches
+from benchmarks.processor import processor_time
 from benchmarks.session import session
 
 STORES = {"hdfs": HDFS, "rocksdb": ROCKSDB, "spark": {}}
@@ -27,7 +28,9 @@ def run(parameters: Parameters) -> BatchMeasurement:
         if asked.stateful:
             rows = rows.withWatermark("dateTime", "0 seconds")
         rows.createOrReplaceTempView(kind)
-    measurement = measure_batches(spark.sql(text or asked.sql), parameters, mode=mode)
+    with processor_time() as watched:
+        rows = spark.sql(text or asked.sql)
+        measurement = measure_batches(rows, parameters, mode=mode, watched=watched)
     spark.stop()
     return measurement
 

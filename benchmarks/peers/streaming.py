@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -12,6 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from benchmarks.harness import Parameters
 from benchmarks.inputs import SCHEMA, batch_glob
 from benchmarks.measurements import BatchMeasurement
+from benchmarks.processor import ProcessorTime
 from benchmarks.variant import report
 
 HDFS = {
@@ -42,12 +44,16 @@ def read_batches(spark: SparkSession, parameters: Parameters) -> DataFrame:
 
 
 def measure_batches(
-    result: DataFrame, parameters: Parameters, *, mode: str = "update"
+    result: DataFrame,
+    parameters: Parameters,
+    *,
+    mode: str = "update",
+    watched: ProcessorTime | None = None,
 ) -> BatchMeasurement:
     """Run all batches of `result` without a pause, throw the output away, and time each batch.
 
     The times are `StreamingQueryProgress.batchDuration`: from the start of a batch, planning and
-    logs included, until its commit is written.
+    logs included, until its commit is written. watched: tells the processor time of every batch.
     """
     query = (
         result.writeStream.format("noop")
@@ -59,12 +65,22 @@ def measure_batches(
     while not query.awaitTermination(POLL_SECONDS):
         report_batch(query, parameters)
     batches = [p for p in query.recentProgress if p.numInputRows > 0]
-    return {
+    measurement: BatchMeasurement = {
         "seconds": [p.batchDuration / 1_000 for p in batches],
         "rows": [p.numInputRows for p in batches],
         "latencies": [p.batchDuration / 1_000 for p in batches],
         "phases": phases(batches),
     }
+    if watched is not None:
+        watched.sample()
+        spans = [(begin, begin + p.batchDuration * 1e6) for p in batches for begin in (began(p),)]
+        measurement["processor"] = [watched.between(*span) for span in spans]
+    return measurement
+
+
+def began(batch: StreamingQueryProgress) -> float:
+    """When a batch began, ns since 1970, to the millisecond."""
+    return datetime.fromisoformat(batch.timestamp).timestamp() * 1e9
 
 
 def phases(batches: Sequence[StreamingQueryProgress]) -> dict[str, list[float]]:

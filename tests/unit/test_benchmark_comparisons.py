@@ -337,6 +337,7 @@ TINY: dict[str, dict[str, Any]] = {
     "ingest": {"producers": [2], "rows": [1, 50], "seconds": 0.2},
     "latency": {"rate": 10, "warmup_seconds": 5, "seconds": 10},
     "nexmark": {"events": 10_000},
+    "nexmark-flink": {"events": 1_000},
     "scaling-cost": {"operators": 3, "tasks": 5, "evaluations": 2},
     "scaling-day": {"seconds": 600.0, "seeds": 1},
     "tables": {
@@ -369,6 +370,7 @@ RUNS: dict[str, Callable[[], dict[str, Any]]] = {
     "ds2-heron": heron_run,
     "kafka": lambda: {"ended": [1.0, 2.0, 3.0, 4.0, 5.0], "rows": [2, 4, 6, 8, 10]},
     "kafka-latency": lambda: {"waits": [(1.0, 5_000.0), (30.0, 10.0)]},
+    "nexmark-flink": lambda: {"processor": [1.0] * 6},
     "object-store": lambda: {"ms": [40.0] * 60, "timesteps": 90},
     "recovery": failed_run,
     "scale-logs": lambda: advised_run(2_000.0),

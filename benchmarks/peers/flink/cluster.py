@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyspark
+
 PATIENCE_SECONDS = 180.0
 POLL_SECONDS = 0.05
 ROLES = ("jobmanager", "taskmanager")
@@ -140,7 +142,35 @@ def environment(home: Path, logs: Path) -> dict[str, str]:
     """For Flink's own processes: its Python finds nothing of ours, its logs go to `logs`."""
     kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "FLINK_CONF_DIR")}
     own = {"FLINK_HOME": home, "FLINK_LOG_DIR": logs, "FLINK_PID_DIR": logs}
-    return {**kept, **{name: str(path) for name, path in own.items()}}
+    told = {name: str(path) for name, path in own.items()}
+    return {**kept, **told, "HADOOP_CLASSPATH": hadoop_classes()}
+
+
+def hadoop_classes() -> str:
+    """The archives of Hadoop's client that PySpark brings: Flink's Parquet format needs them and comes without."""
+    jars = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-*.jar")
+    return os.pathsep.join(map(str, sorted(jars)))
+
+
+def submitted(home: Path, scratch: Path, *, python: Path, script: Path, given: Any) -> str:
+    """The id of the job that a script submits with Flink's own Python: ``script GIVEN OUT`` writes it to OUT.
+
+    Raises RuntimeError with the script's own words.
+    """
+    out = scratch / "job"
+    told = subprocess.run(
+        # -P: the files beside the script are no modules of its.
+        [str(python), "-P", str(script), json.dumps(given), str(out)],
+        check=False,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment(home, scratch / "logs"),
+    )
+    if told.returncode != 0:
+        raise RuntimeError(f"the job was not submitted:\n{told.stdout}")
+    return out.read_text(encoding="utf-8")
 
 
 def free_ports(count: int) -> list[int]:

@@ -7,8 +7,6 @@ job again takes longer.
 
 from __future__ import annotations
 
-import json
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ import numpy.typing as npt
 
 from benchmarks.harness import Parameters
 from benchmarks.outputs import OutputMeasurement, sampled
-from benchmarks.peers.flink.cluster import Cluster, cluster, environment
+from benchmarks.peers.flink.cluster import Cluster, cluster, submitted
 from benchmarks.peers.flink.environment import home, python
 from benchmarks.variant import report
 
@@ -81,13 +79,13 @@ def cluster_settings(parameters: Parameters) -> dict[str, str]:
 
 def submit(made: Cluster, where: Path, parameters: Parameters, since_ms: int) -> str:
     """The id of the job, which is under way."""
-    out = Path(parameters["scratch"]) / "job"
+    scratch = Path(parameters["scratch"])
     given = {
         "rate": parameters["rate"],
         "keys": parameters["keys"],
         "since_ms": since_ms,
         "every": sampled(parameters["rate"]),
-        "samples": str(Path(parameters["scratch"]) / "samples"),
+        "samples": str(scratch / "samples"),
         "settings": {
             **made.settings,
             **parameters["flink"]["settings"],
@@ -95,19 +93,7 @@ def submit(made: Cluster, where: Path, parameters: Parameters, since_ms: int) ->
         },
     }
     script = Path(__file__).with_name("job.py")
-    told = subprocess.run(
-        # -P: the files beside the script are no modules of its.
-        [str(python()), "-P", str(script), json.dumps(given), str(out)],
-        check=False,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=environment(where, Path(parameters["scratch"]) / "logs"),
-    )
-    if told.returncode != 0:
-        raise RuntimeError(f"the job was not submitted:\n{told.stdout}")
-    return out.read_text(encoding="utf-8")
+    return submitted(where, scratch, python=python(), script=script, given=given)
 
 
 def running(made: Cluster, job: str, tasks: int) -> str:
