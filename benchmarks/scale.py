@@ -1,4 +1,7 @@
-"""The keyed aggregation with all its processes pinned to 1, 2, 4 ... CPUs."""
+"""The keyed aggregation with all its processes pinned to 1, 2, 4 ... CPUs.
+
+Timesteps overlap (`in_flight`), so the ratio is of the mean time of a batch, which is throughput.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import os
 from dataclasses import replace
 from typing import Any
 
-from benchmarks.comparison import MEDIAN, Ratio, by_variant, compare_batches, keyed_input
+from benchmarks.comparison import MEAN, Ratio, by_variant, compare_batches, keyed_input
 from benchmarks.harness import (
     Benchmark,
     Measurement,
@@ -51,7 +54,7 @@ def run(parameters: Parameters, bench: Workbench) -> Result:
         for variant in variants_on(machine[:count], {**resolved, "input": directory})
     ]
     ratios = [
-        Ratio(name=f"speedup_{count}_cpus", over="rechannel_1", under=f"rechannel_{count}")
+        Ratio(name=f"speedup_{count}_cpus", over="rechannel_1", under=f"rechannel_{count}", of=MEAN)
         for count in counts
         if count > 1
     ]
@@ -91,11 +94,11 @@ def variants_on(cpus: tuple[int, ...], parameters: Parameters) -> list[Variant]:
 
 def speedups(result: Result) -> list[Metric]:
     """How many times faster than the same side on one CPU, for every variant that can tell."""
-    medians = by_variant(result.metrics, MEDIAN)
+    means = by_variant(result.metrics, MEAN)
     return [
-        Metric(name="speed-up over 1 CPU", value=medians[one] / median, unit="x", variant=variant)
-        for variant, median in medians.items()
-        if (one := f"{variant.rpartition('_')[0]}_1") in medians
+        Metric(name="speed-up over 1 CPU", value=means[one] / mean, unit="x", variant=variant)
+        for variant, mean in means.items()
+        if (one := f"{variant.rpartition('_')[0]}_1") in means
     ]
 
 
@@ -109,7 +112,7 @@ BENCHMARK = Benchmark(
         "keys": 1_000_000,
         "batches": 9,
         "warmup": 3,
-        "in_flight": 1,
+        "in_flight": 2,
         "rounds": 1,
         "seed": 1,
         "durability": "process",
@@ -123,5 +126,5 @@ BENCHMARK = Benchmark(
         "batches": 6,
     },
     run=run,
-    goals={"speedup_2_cpus": 1.5},
+    goals={"speedup_2_cpus": 1.8},
 )

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rechannel.errors import SourceError, StorageError
+from rechannel.sources.kafka import range as kafka_range
 from rechannel.sources.kafka import splits
 from rechannel.sources.kafka.splits import KafkaSplits
 
@@ -88,7 +89,7 @@ class Client:
 @pytest.fixture(autouse=True)
 def no_consumers_kept(monkeypatch):
     monkeypatch.setattr(splits, "_KEPT", OrderedDict())
-    monkeypatch.setattr(splits, "POLL_S", 0.0)
+    monkeypatch.setattr(kafka_range, "POLL_S", 0.0)
 
 
 class Reader(KafkaSplits):
