@@ -25,6 +25,7 @@ RECHANNEL, TWICE = "rechannel", "rechannel_at_least_once"
 INLINE = "rechannel_inline"
 """Small timesteps run in the driver."""
 MICRO, REAL = "micro-batch", "real-time"
+FLINK, FLINK_ONCE = "flink", "flink_exactly_once"
 SIDES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     RECHANNEL: ("benchmarks.kafka_latency:run_rechannel", {"exactly_once": True}),
     INLINE: (
@@ -34,6 +35,14 @@ SIDES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     TWICE: ("benchmarks.kafka_latency:run_rechannel", {"exactly_once": False}),
     MICRO: ("benchmarks.peers.kafka:latency", {"mode": MICRO}),
     REAL: ("benchmarks.peers.kafka:latency", {"mode": REAL}),
+    FLINK: (
+        "benchmarks.peers.flink.kafka:latency",
+        {"guarantee": "at-least-once", "checkpoint": "1s"},
+    ),
+    FLINK_ONCE: (
+        "benchmarks.peers.flink.kafka:latency",
+        {"guarantee": "exactly-once", "checkpoint": "100ms"},
+    ),
 }
 PERCENTILES = (50, 99)
 CURVE = np.linspace(0.0, 100.0, 401)
@@ -74,7 +83,7 @@ def run(parameters: Parameters, bench: Workbench) -> Result:
     ratios = {
         f"p{q}_{peer}{beside}": float(np.percentile(found[peer], q) / np.percentile(found[ours], q))
         for q in PERCENTILES
-        for peer in (MICRO, REAL)
+        for peer in (MICRO, REAL, FLINK, FLINK_ONCE)
         for ours, beside in ((RECHANNEL, ""), (INLINE, "_inline"))
         if peer in found and ours in found
     }

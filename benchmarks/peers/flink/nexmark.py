@@ -20,7 +20,7 @@ from benchmarks.measurements import BatchMeasurement
 from benchmarks.nexmark.events import EVENTS, PER_EPOCH
 from benchmarks.nexmark.query import query
 from benchmarks.peers.flink.cluster import Cluster, cluster, submitted
-from benchmarks.peers.flink.environment import home, parquet_format, python
+from benchmarks.peers.flink.environment import PARQUET, archive, home, python
 from benchmarks.peers.flink.queries import statements
 from benchmarks.processor import processor_time
 from benchmarks.variant import report
@@ -94,7 +94,7 @@ def submit(made: Cluster, where: Path, parameters: Parameters) -> str:
             **made.settings,
             **SETTINGS,
             "parallelism.default": str(parameters["cores"]),
-            "pipeline.jars": parquet_format(VERSION).as_uri(),
+            "pipeline.jars": archive(PARQUET).as_uri(),
         },
         "statements": statements(parameters["query"], Path(parameters["by_slot"])),
     }
