@@ -24,5 +24,5 @@ job = rc.Job(
     "orders",
     users.write.parquet(f"{PLACE}/out/users"),
     state=f"{PLACE}/orders",
-    settings=rc.Settings(interval_ms=1_000),
+    settings=rc.Settings(interval_ms=1_000, cache=os.environ.get("ORDERS_CACHE")),
 )

@@ -253,9 +253,14 @@ class Hub:
         """Record the end of the job, and write what is waiting."""
         text = None if error is None else str(error)
         self._see(JobStopped(job=self._job, at_ms=int(self._clock()), error=text))
-        reason = None if error is None else one_sentence(error)
-        how = reason or "as it was asked to"
-        _LOG.info("job %r has ended: %s", self._job, how, extra=fields("job_ended", reason=reason))
+        if error is None:
+            how = "job %r has ended as it was asked to"
+            _LOG.info(how, self._job, extra=fields("job_ended", reason=None))
+        else:
+            reason = one_sentence(error)
+            _LOG.error(
+                "job %r has failed: %s", self._job, reason, extra=fields("job_ended", reason=reason)
+            )
         if self._log is not None:
             self._log.close()
 
