@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from rechannel.assembly import Parts
 from rechannel.engine.letters.choosing import Asked
 from rechannel.engine.letters.replaying import Letters
@@ -17,4 +15,4 @@ def replay_letters(parts: Parts, asked: Asked, *, plan: bool) -> ReplayedLetters
         store=parts.opener.store,
         state=parts.journal.state,
     )
-    return letters.plan(asked) if plan else letters.replay(asked, int(time.time() * 1000))
+    return letters.plan(asked) if plan else letters.replay(asked, int(parts.hub.now_ms))

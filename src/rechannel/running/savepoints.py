@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from rechannel.assembly import Parts
@@ -20,14 +19,14 @@ _ATTEMPTS = 100
 def make(parts: Parts, name: str, cause: str) -> SavepointStatus:
     """Name the latest committed timestep. Raises RefusedError, NotReadyError."""
     check_words(cause, "cause")
-    state = _append(parts.journal, lambda now: making(now, name, _now_ms(), cause))
+    state = _append(parts.journal, lambda now: making(now, name, int(parts.hub.now_ms), cause))
     return savepoints_of(state)[name]
 
 
 def drop(parts: Parts, name: str, cause: str) -> None:
     """Drop a savepoint. Raises NotReadyError if there is none."""
     check_words(cause, "cause")
-    _append(parts.journal, lambda now: dropping(now, name, _now_ms(), cause))
+    _append(parts.journal, lambda now: dropping(now, name, int(parts.hub.now_ms), cause))
 
 
 def _append(
@@ -43,7 +42,3 @@ def _append(
             if journal.state.number == seen.number:
                 raise
     return journal.append(asked(journal.state))
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

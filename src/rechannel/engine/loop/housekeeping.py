@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Protocol
 
@@ -14,6 +13,7 @@ from rechannel.engine.journal.state import JournalState
 from rechannel.state.keys import SEGMENTS, SINK_BUFFERS, segments_of, timestep_of
 from rechannel.state.store import Store
 from rechannel.telemetry.troubles import Trouble, unheard
+from rechannel.threads import DaemonThreads
 
 LEFT_S = 2.0
 """What is left to a sweep when the job ends."""
@@ -149,7 +149,7 @@ def _deleted(store: Store, keys: Sequence[str], side_by_side: int, stop: Callabl
     with ExitStack() as undo:
         each: Callable[[Callable[[str], None], Sequence[str]], Iterable[None]] = map
         if side_by_side > 1 and keys:
-            each = undo.enter_context(ThreadPoolExecutor(side_by_side, "rechannel-sweep")).map
+            each = undo.enter_context(DaemonThreads(side_by_side, "rechannel-sweep")).map
         while done < len(keys) and not stop():
             done += len([*each(store.delete, keys[done : done + side_by_side])])
     return done

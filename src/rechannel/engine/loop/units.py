@@ -14,6 +14,8 @@ from rechannel.kernels.protocol.program import StageStep
 from rechannel.threads import DaemonThreads
 
 CANCEL_SECONDS = 1.0
+CANCELS = 300
+"""After that many, a unit that has not come back is left to its thread."""
 MOST_THREADS = 512
 """Of units: a thread is made only when it is needed, and waits for tasks for most of its life."""
 
@@ -61,13 +63,17 @@ class Units:
         return self._pool
 
     def shut_down(self, cancel: Callable[[], None] | None = None) -> None:
-        """Drop queued units and wait for those that run. cancel: called again and again meanwhile.
+        """Drop queued units and wait for those that run. cancel: called every second meanwhile, for `CANCELS` seconds.
 
         A unit that was still planning when Spark's jobs were cancelled submits its job afterwards.
         """
         if self._pool is None:
             return
         self._pool.shutdown(wait=False, cancel_futures=True)
-        while not self._pool.join(None if cancel is None else CANCEL_SECONDS):
-            if cancel is not None:
-                cancel()
+        if cancel is None:
+            self._pool.join()
+            return
+        for _ in range(CANCELS):
+            if self._pool.join(CANCEL_SECONDS):
+                return
+            cancel()

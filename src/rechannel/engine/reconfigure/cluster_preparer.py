@@ -73,6 +73,11 @@ class ClusterPreparer:
         self._rehearsed_until: dict[str, int] = {}
         """First timestep whose state a change's migrations have not been tried on."""
         self._lock = threading.Lock()
+        self._closed = False
+
+    def close(self) -> None:
+        """See `Preparer.close`."""
+        self._closed = True
 
     @property
     def application(self) -> str:
@@ -183,7 +188,7 @@ class ClusterPreparer:
         self._request(id_, total)
         waited = 0.0
         while len(self.cluster.executors()) < total:
-            if id_ in self._ended:
+            if id_ in self._ended or self._closed:
                 msg = f"{id_} is over: it no longer waits for {total} executors"
                 raise NotReadyError(msg)
             if waited >= self._patience:

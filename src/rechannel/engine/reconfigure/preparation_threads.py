@@ -141,7 +141,8 @@ class PreparationThreads:
         return dict(self._preparer.final_facts(record))
 
     def close(self) -> None:
-        """Begin no further preparation."""
+        """Begin no further preparation, and end those that run."""
+        self._preparer.close()
         if self._own is not None:
             self._own.shutdown(wait=False, cancel_futures=True)
 

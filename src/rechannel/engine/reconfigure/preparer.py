@@ -50,6 +50,9 @@ class Preparer(Successor, Protocol):
     def places(self) -> Mapping[str, Mapping[int, str]]:
         """Return the executor of each placed task, by operator."""
 
+    def close(self) -> None:
+        """End what is being prepared, soon: the driver ends. Called in another thread."""
+
 
 class LiveManifests(Mapping[str, Manifest]):
     """The present manifests at each lookup, because timesteps go on while a change is prepared."""
@@ -75,6 +78,9 @@ class NothingToPrepare:
     """A preparer for engines in which no change needs preparation."""
 
     application = ""
+
+    def close(self) -> None:
+        """Do nothing: nothing is being prepared."""
 
     def restore_executors(self, executors: int) -> None:
         """Do nothing: there are no executors to request."""

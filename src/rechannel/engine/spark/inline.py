@@ -10,7 +10,7 @@ from rechannel.engine.spark.calls import Shipped
 from rechannel.engine.spark.runner import SparkRunner
 from rechannel.engine.stages.inprocess import InProcessRunner
 from rechannel.engine.stages.runner import Placed, Timestep
-from rechannel.errors import RechannelError, TimestepError, one_sentence
+from rechannel.errors import ClusterError, RechannelError, TimestepError, one_sentence
 from rechannel.kernels.protocol.program import StageProgram, StageStep
 from rechannel.kernels.tasks.unit_report import UnitReport
 from rechannel.sources.reader import SourceReader, explained
@@ -46,6 +46,9 @@ class InlineRunner:
             return self._here.run(timestep, stage, step)
         except RechannelError:
             raise
+        except (OSError, MemoryError) as error:
+            msg = f"this host cannot run timestep {timestep} in the driver: {one_sentence(error)}"
+            raise ClusterError(msg) from error
         except Exception as error:
             known = explained(error, self._here.readers.values())
             msg = (

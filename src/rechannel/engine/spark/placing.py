@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from py4j.protocol import Py4JError
@@ -150,6 +150,11 @@ class Placing:
                 return None
             anchors = self._opened_once()
             return None if anchors is None else self._decide(operator, configuration, anchors)
+
+    def forget(self, *, all_but: Set[str]) -> None:
+        """Forget where tasks of other operators than these ran: the program has no others."""
+        with self._lock:
+            self._held = {name: held for name, held in self._held.items() if name in all_but}
 
     def away_from_new(self, tasks: int) -> Anchor | None:
         """Return what keeps tasks without state off executors that may start for a change; None = none is awaited.

@@ -110,11 +110,15 @@ def steady(spark: SparkSession) -> Iterator[None]:
         active.setActiveSession(own)
 
 
-@lru_cache(maxsize=4)
 def steady_copy(spark: SparkSession) -> Any:
     """A copy of a session with the settings of `STEADY`; None where it has them itself, or cannot be copied."""
     if all(str(spark.conf.get(key, None)).lower() == value for key, value in STEADY.items()):
         return None
+    return _copied(spark)
+
+
+@lru_cache(maxsize=4)
+def _copied(spark: SparkSession) -> Any:
     session: Any = spark
     try:
         copy = session._jsparkSession.cloneSession()

@@ -344,6 +344,8 @@ class SparkRunner:
             same = {name for name, new in programs.items() if self.programs.get(name) is new}
             self._shipped = {name: s for name, s in self._shipped.items() if name in same}
             self.plan, self.programs, self.readers = plan, programs, readers
+        if self.placing is not None:
+            self.placing.forget(all_but={stage.name for stage in plan.stages})
 
     def release(self, timestep: int) -> None:
         """Delete the timestep's shuffles."""

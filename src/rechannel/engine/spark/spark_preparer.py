@@ -133,7 +133,7 @@ class SparkPreparer(ClusterPreparer):
         steps = planned_steps(record, way, now)
         tally = self._tallies.setdefault(record.id, Tally())
         while worth_another(tally.passes) and (len(steps) == 1 or not tally.passes):
-            if tally.closed or not self._pass(tally, steps, now, manifests):
+            if tally.closed or self._closed or not self._pass(tally, steps, now, manifests):
                 return {}
         return tally.to_json()
 
@@ -191,11 +191,11 @@ class SparkPreparer(ClusterPreparer):
         """Begin errands, each on its executor, and ask for their progress until they are over."""
         placed = PlacedNumbers(self._spark, self._placing.anchors() if self._placing else None)
         over: dict[int, Attended] = {}
-        waited, looks = 0.0, 0
+        began, waited, looks = time.monotonic(), 0.0, 0
         call = FetchCall(shipped, tuple(errands), self._background())
         while True:
             left = [number for number in range(len(errands)) if number not in over]
-            if not left or waited > PATIENCE or tally.closed:
+            if not left or waited > PATIENCE or tally.closed or self._closed:
                 return list(over.values())
             mine = replace(call, errands=tuple(errands[number] for number in left))
             numbers = placed.frame({at: hosts[number] for at, number in enumerate(left)})
@@ -207,7 +207,8 @@ class SparkPreparer(ClusterPreparer):
             if len(over) < len(errands):
                 pause = tally.patience(size, looks)
                 self._sleep(pause)
-                waited, looks = waited + pause, looks + 1
+                # Looking takes time as well, where executors are busy.
+                waited, looks = max(waited + pause, time.monotonic() - began), looks + 1
 
     def _background(self) -> bool:
         """Whether workers outlive their tasks."""

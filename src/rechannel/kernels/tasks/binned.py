@@ -37,12 +37,16 @@ def pack_bins(per_bin: Counts | None) -> str | None:
 
 def bytes_per_bin(runs: Iterable[Run], routing: Routing) -> tuple[float, ...]:
     """Expected bytes of state in every bin, shape (bins,): the rows of a run are spread evenly over its span."""
+    spans = [(lo, hi, run.size / run.span) for run in runs if run.span for lo, hi in run.clip]
+    lo, hi, density = np.array(spans, dtype=np.float64).reshape(-1, 3).T
     edges = np.array([*routing.starts, SPACE], dtype=np.float64)
-    total = np.zeros(routing.bins)
-    for run in runs:
-        for lo, hi in run.clip if run.span else ():
-            overlap = np.minimum(edges[1:], hi) - np.maximum(edges[:-1], lo)
-            total += np.maximum(overlap, 0.0) * (run.size / run.span)
+    first = np.searchsorted(edges, lo, side="right") - 1
+    counts = np.searchsorted(edges, hi) - first
+    # A pair for every bin that a span meets.
+    which = np.repeat(np.arange(len(spans)), counts)
+    bins = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts - first, counts)
+    overlap = np.minimum(edges[bins + 1], hi[which]) - np.maximum(edges[bins], lo[which])
+    total = np.bincount(bins, overlap * density[which], routing.bins)
     return tuple(total.tolist())
 
 

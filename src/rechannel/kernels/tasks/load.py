@@ -23,12 +23,6 @@ from rechannel.state.manifest import Edit
 from rechannel.state.merging import BASE_LEVEL
 
 
-def stored_schema(program: StageProgram) -> pa.Schema:
-    """Return the key and state columns of an operator, as segments hold them."""
-    can = program.can
-    return can.stored_schema
-
-
 def conform_state(program: StageProgram, given: pa.Schema) -> list[str]:
     """Return the names of the given columns in the order of the stored ones.
 
@@ -36,7 +30,7 @@ def conform_state(program: StageProgram, given: pa.Schema) -> list[str]:
     Raises DataflowError that names what is missing.
     """
     can = program.can
-    wanted: list[str] = stored_schema(program).names
+    wanted: list[str] = program.can.stored_schema.names
     if all(name in given.names for name in wanted):
         return wanted
     keys: list[str] = can.logic.key_schema.names
@@ -69,7 +63,7 @@ class Scatter:
     def _parcels(
         self, batches: Iterable[pa.RecordBatch], producer: int
     ) -> Iterator[tuple[int, bytes]]:
-        schema = stored_schema(self.program)
+        schema = self.program.can.stored_schema
         width = len(self.program.can.logic.key_schema)
         for sequence, batch in enumerate(batches):
             columns = [
@@ -110,7 +104,7 @@ class Load:
     ) -> Iterator[pa.RecordBatch]:
         """(slice, blob) rows in, one report out."""
         measures = Measures()
-        schema = stored_schema(self.program)
+        schema = self.program.can.stored_schema
         width = len(self.program.can.logic.key_schema)
         blobs = sorted(from_batches(batches), key=lambda blob: (blob.producer, blob.sequence))
         parts = [pa.ipc.read_record_batch(blob.message, schema) for blob in blobs]

@@ -16,13 +16,23 @@ class SinkBuffer:
 
     _rows: dict[str, list[pa.RecordBatch | tuple[pa.Schema, Place]]] = field(default_factory=dict)
     _spool: Spool = field(default_factory=Spool)
+    _loose: list[tuple[str, int]] = field(default_factory=list)
+    """Batches that are in memory and can go to disk: their nodes, and their places there."""
     _held: int = 0
+    """Bytes of these."""
+    _stays: int = 0
+    """Bytes of batches that have to stay in memory."""
 
     def add(self, node: str, batch: pa.RecordBatch, most: int) -> None:
         """Keep a batch. most: bytes that may stay in memory."""
-        self._rows.setdefault(node, []).append(batch)
-        self._held += batch.nbytes
-        if self._held > most:
+        rows = self._rows.setdefault(node, [])
+        rows.append(batch)
+        if _has_dictionary(batch.schema):
+            self._stays += batch.nbytes
+        else:
+            self._loose.append((node, len(rows) - 1))
+            self._held += batch.nbytes
+        if self._held + self._stays > most:
             self._spill()
 
     def batches(self) -> Iterator[tuple[str, list[pa.RecordBatch]]]:
@@ -44,13 +54,16 @@ class SinkBuffer:
     def close(self) -> None:
         """Release everything."""
         self._rows.clear()
+        self._loose.clear()
         self._spool.close()
 
     def _spill(self) -> None:
-        for rows in self._rows.values():
-            for i, batch in enumerate(rows):
-                if not isinstance(batch, tuple) and not _has_dictionary(batch.schema):
-                    rows[i] = batch.schema, self._spool.write(batch.serialize())
+        for node, place in self._loose:
+            rows = self._rows[node]
+            batch = rows[place]
+            if isinstance(batch, pa.RecordBatch):
+                rows[place] = batch.schema, self._spool.write(batch.serialize())
+        self._loose.clear()
         self._held = 0
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from rechannel.errors import TimestepError
 from rechannel.kernels.tasks.report import (
     ControlReport,
     HotKey,
@@ -149,11 +150,11 @@ class ReportList:
     @property
     def buffered(self) -> Mapping[str, tuple[tuple[int, str], ...]]:
         """See `UnitReport`."""
-        out: dict[str, tuple[tuple[int, str], ...]] = {}
+        out: dict[str, list[tuple[int, str]]] = {}
         for report in self.reports:
             for node, file in report.emitted.buffered.items():
-                out[node] = (*out.get(node, ()), (report.task, file.key))
-        return out
+                out.setdefault(node, []).append((report.task, file.key))
+        return {node: tuple(files) for node, files in out.items()}
 
     @property
     def sent(self) -> tuple[Sent, ...]:
@@ -194,11 +195,16 @@ class ReportList:
 
 
 def by_operator(reports: Iterable[TaskReport]) -> list[ReportList]:
-    """Return the reports of tasks by operator: those of source tasks may have come with those of their consumer."""
-    found: dict[str, list[TaskReport]] = {}
+    """Return the reports of tasks by operator: those of source tasks may have come with those of their consumer.
+
+    Raises TimestepError where a task has reported twice: its rows would count twice.
+    """
+    found: dict[str, dict[int, TaskReport]] = {}
     for report in reports:
-        found.setdefault(report.operator, []).append(report)
-    return [ReportList(tuple(each)) for each in found.values()]
+        if found.setdefault(report.operator, {}).setdefault(report.task, report) is not report:
+            where = f"operator {report.operator!r}, timestep {report.timestep}"
+            raise TimestepError(f"{where}: task {report.task} has reported twice")
+    return [ReportList(tuple(each.values())) for each in found.values()]
 
 
 def latest(times: Iterable[Mapping[str, int]]) -> dict[str, int]:

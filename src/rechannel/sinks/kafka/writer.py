@@ -89,6 +89,8 @@ class KafkaWriter:
         """When the transaction that is open has begun, on the monotonic clock."""
         self._open: Batch | None = None
         """The timestep of the transaction that is open."""
+        self._doubtful: Batch | None = None
+        """The timestep of a transaction that may have been committed."""
         self._caller: DaemonThreads | None = None
         """A thread for calls that may not return."""
         self._group: Any = None
@@ -130,7 +132,12 @@ class KafkaWriter:
         """Commit the transaction, with the number of the timestep. See `SinkWriter`."""
         del staged
         if self._open != batch:
-            return
+            if self._outlet.exactly_once and self._holder.is_published(self._mark, batch):
+                return
+            msg = (
+                f"{self._where}: timestep {batch.timestep} was given up, since the sink was closed"
+            )
+            raise StorageError(msg)
         producer, wait_s = self._producers[0], self._outlet.wait_s
         try:
             if self._outlet.exactly_once:
@@ -139,6 +146,7 @@ class KafkaWriter:
                 self._within(
                     lambda: producer.send_offsets_to_transaction([position], metadata, wait_s)
                 )
+                self._doubtful = batch
                 self._within(lambda: producer.commit_transaction(wait_s))
             else:
                 self._flush(producer)
@@ -148,8 +156,18 @@ class KafkaWriter:
             self._drop()
             raise
         self._mark, self._open = Mark(batch.timestep, batch.digest), None
-        self._begun_s = None
+        self._begun_s = self._doubtful = None
         self._producers.append(self._producers.pop(0))
+
+    def shows(self, batch: Batch) -> bool:
+        """Return whether readers see a timestep; asks the brokers, if its transaction may have been committed.
+
+        Raises StorageError until they answer.
+        """
+        if self._doubtful != batch:
+            return False
+        self._connected()
+        return self._holder.is_published(self._mark, batch)
 
     def close(self) -> None:
         """Abort what is open, and close the connections."""
@@ -194,6 +212,8 @@ class KafkaWriter:
         mark = self._patiently(lambda: self._asking(self._marked))
         self._compare(mark)
         self._mark = None if mark == self._given_up else mark
+        if self._doubtful is not None and not self._holder.is_published(self._mark, self._doubtful):
+            self._doubtful = None  # whoever might have committed it is fenced
 
     def _compare(self, mark: Mark | None) -> None:
         """Compare the first mark with the journal. Raises RefusedError for that of another history."""

@@ -271,3 +271,17 @@ def test_a_running_job_shows_what_it_tries_again():
         assert running._hub.troubles.counts["timestep"] == 3
     finally:
         running.stop(60)
+
+
+def test_a_job_that_stops_ends_with_the_error_of_its_last_timestep_and_the_next_start_goes_on(
+    undisturbed,
+):
+    harness = chained()
+    process = harness.start(task_faults=deaths(("sums", 3)))
+    while 3 not in process.driver._state.in_flight:
+        process.step()
+    with pytest.raises(TaskDied):
+        process.stop()
+    assert harness.journal_state().last_committed == 2
+    harness.start().run()
+    assert told(harness) == undisturbed

@@ -6,7 +6,7 @@ import base64
 import zlib
 from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise
+from itertools import count, pairwise
 from random import Random
 from statistics import fmean
 
@@ -49,9 +49,14 @@ def packed(*rows: int) -> str:
     return base64.b64encode(zlib.compress(np.array(rows, dtype="<u4").tobytes())).decode()
 
 
+TASKS = count()
+"""Every report is of a task of its own."""
+
+
 def report(operator: str, *rows: int, hot: tuple[tuple[int, int], ...] = ()) -> TaskReport:
-    keys = tuple(HotKey(hash=key, rows=count) for key, count in hot)
-    return reported(operator, state=edited(bins=packed(*rows) if rows else None, hot_keys=keys))
+    keys = tuple(HotKey(hash=key, rows=many) for key, many in hot)
+    state = edited(bins=packed(*rows) if rows else None, hot_keys=keys)
+    return reported(operator, next(TASKS), state)
 
 
 def run(lo: int, hi: int, size: int, span: int | None = None, seq: int = 1) -> Run:
@@ -61,10 +66,9 @@ def run(lo: int, hi: int, size: int, span: int | None = None, seq: int = 1) -> R
     )  # fmt: skip
 
 
-def offered(count: int, place: int) -> TaskReport:
-    return reported(
-        "in", sent=(Sent(operator="pairs", input=place, offered=count, rows=1, keys=1, bytes=9),)
-    )
+def offered(rows: int, place: int) -> TaskReport:
+    sent = Sent(operator="pairs", input=place, offered=rows, rows=1, keys=1, bytes=9)
+    return reported("in", next(TASKS), sent=(sent,))
 
 
 # Rows by input -------------------------------------------------------------------------------------

@@ -11,9 +11,10 @@ import pytest
 
 from rechannel import changes
 from rechannel.engine.reconfigure.cluster import Executor, FixedCluster
+from rechannel.engine.reconfigure.prefetch_plan import Tally
 from rechannel.engine.spark.placing import Placing
 from rechannel.engine.spark.spark_preparer import SparkPreparer
-from rechannel.errors import SessionError
+from rechannel.errors import NotReadyError, SessionError
 from rechannel.kernels.lsm.ahead import Attended
 from rechannel.model.configuration import Configuration
 from rechannel.model.routing import even_starts
@@ -254,3 +255,31 @@ def test_executors_that_stay_behind_a_change_without_a_timestep_are_used(fetchin
     made._placing.look(1)
     made._placing.anchor("counts", paper.configuration.operators["counts"])
     assert set(made.places()["counts"].values()) == {"0", "1"}
+
+
+def test_nothing_is_waited_for_once_the_driver_ends():
+    made = SparkPreparer(
+        spark=Idle(), switch=program_switch(), cluster=Starting(), placing=None, sleep=no_sleep
+    )
+    made.close()
+    with pytest.raises(NotReadyError, match="r1 is over: it no longer waits for 9 executors"):
+        made.prepare(record(changes.executors(9)), Paper().now, {})
+    tally = Tally()
+    made._spark = NoFrames()
+    assert made._attend(None, [None], [None], 1.0, tally) == []
+
+
+class Starting(FixedCluster):
+    """Executors are asked for and do not come."""
+
+    def request(self, total: int) -> None: ...
+
+
+class NoFrames:
+    """A session on which nothing may run."""
+
+    conf = SimpleNamespace(get=lambda *_: "true")
+
+
+def no_sleep(seconds: float) -> None:
+    raise AssertionError(f"waited for {seconds} s")

@@ -9,7 +9,7 @@ from rechannel.errors import DataflowError
 from rechannel.kernels.lsm.scan import canonical, finished
 from rechannel.kernels.protocol.program import StageStep
 from rechannel.kernels.shuffle.wire import from_batches
-from rechannel.kernels.tasks.load import Load, Scatter, conform_state, stored_schema
+from rechannel.kernels.tasks.load import Load, Scatter, conform_state
 from rechannel.model.routing import Routing
 from rechannel.operators.aggregate.functions import Count, Max, Mean
 from rechannel.operators.aggregate.logic import AggregateLogic
@@ -85,7 +85,7 @@ def test_columns_are_cast_to_those_stored():
 
 def test_columns_may_bear_the_names_of_the_output_where_state_is_the_output():
     program = Bench(peaks()).program
-    stored = stored_schema(program)
+    stored = program.can.stored_schema
     assert conform_state(program, stored) == stored.names
     assert conform_state(program, initial(0).schema) == ["k", "n", "top"]
 
@@ -104,7 +104,7 @@ def test_the_result_of_a_mean_is_no_state():
 
 def test_every_slice_holds_its_own_hashes():
     bench = Bench(counting())
-    names = tuple(stored_schema(bench.program).names)
+    names = tuple(bench.program.can.stored_schema.names)
     state = Bench(counting())
     state.step([(rows(*((f"k{i}", i) for i in range(30))), 0)])
     table = canonical(state.program, state.state, 0).drop_columns(["_hash"])

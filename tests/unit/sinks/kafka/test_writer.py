@@ -234,3 +234,52 @@ def test_calls_share_a_thread_until_one_does_not_return(writer, monkeypatch):
     writer.close()
     third.join(10)
     assert not third.is_alive()
+
+
+class Losing(Taking):
+    """A client whose commit is decided by the brokers while the answer to it is lost."""
+
+    def commit_transaction(self, *_: object) -> None:
+        super().commit_transaction()
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    def purge(self) -> None: ...
+
+    def abort_transaction(self, _seconds: float) -> None: ...
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_whether_a_commit_without_an_answer_was_made_is_asked_before_rows_go_elsewhere(
+    writer, monkeypatch, committed
+):
+    said = list[str]()
+    batch = Batch(timestep=3, digest="d")
+    marks = [Mark(2, ""), Mark(3, "d") if committed else Mark(2, "")]
+
+    def asking(ask: Any) -> Any:
+        return marks.pop(0) if ask == writer._marked else "group"
+
+    monkeypatch.setattr(writer, "_asking", asking)
+    monkeypatch.setattr(writer, "_check_topic", lambda _producer: None)
+    monkeypatch.setattr(writer._kafka, "Producer", lambda settings: Losing(settings, said))
+    assert not writer.shows(batch)
+    writer.stage(rows_of(pa.table({"value": [b"x"]})), batch)
+    with pytest.raises(StorageError, match=r"[Tt]imed out"):
+        writer.publish({}, batch)
+    said.clear()
+    assert writer.shows(batch) is committed
+    assert said == ["rechannel-job-out fences", "rechannel-job-out/2 fences"]
+    assert writer.shows(batch) is committed
+    assert not writer.shows(Batch(timestep=4))
+
+
+def test_a_timestep_is_not_published_once_the_sink_was_closed_between_its_rows_and_its_commit(
+    writer,
+):
+    client = holding(writer, Batch(timestep=3))
+    client.purge = lambda: None
+    client.abort_transaction = lambda _seconds: client.done.append("abort")
+    writer.close()
+    with pytest.raises(StorageError, match="timestep 3 was given up, since the sink was closed"):
+        writer.publish({}, Batch(timestep=3))
+    assert client.done == ["abort"]

@@ -7,6 +7,7 @@ the state is the same, in the same files, and the next timestep may run on Spark
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -21,6 +22,8 @@ from rechannel.state.merging import plan_merges
 
 MERGED_PER_ROW = 32
 """Rows that a timestep of the driver may merge, for each that it may read: merging is sequential work."""
+MOST_RUNS = 2_048
+"""Of an operator's state, in a timestep of the driver: one task looks at all of them."""
 
 
 @dataclass(kw_only=True)
@@ -115,7 +118,10 @@ def _merged(number: int, state: LoopState) -> float:
     own = Intervals.everything()
     total = 0.0
     for stage in state.plan.stateful:
-        runs = state.operators.manifests.get(stage.name, Manifest()).within(own)
+        manifest = state.operators.manifests.get(stage.name, Manifest())
+        if len(manifest.runs) > MOST_RUNS:
+            return math.inf
+        runs = manifest.within(own)
         lasts_us = None if stage.can is None else stage.can.lasts_us
         merges = plan_merges(runs, own, number, state.rules.merging, lasts_us)
         total += sum(

@@ -27,7 +27,12 @@ Outcome = tuple[LoopState, tuple[Command, ...]]
 
 
 def timestep_failed(state: LoopState, number: int, error: Exception, at_ms: float) -> Outcome:
-    """Halt until every unit has come back, or end the job where another try does not help."""
+    """Halt until every unit has come back, or end the job where another try does not help.
+
+    A job that is stopping begins no timestep again: it ends with the error.
+    """
+    if state.stopping:
+        return state, (End(error=error),)
     what = f"timestep {number}"
     tries = state.timesteps.failed(what, error, at_ms)
     if isinstance(tries, Exception):

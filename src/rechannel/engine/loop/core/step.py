@@ -78,6 +78,7 @@ from rechannel.engine.loop.core.retrying import (
     taken_back,
     timestep_failed,
 )
+from rechannel.engine.loop.core.schedule import Unit
 from rechannel.engine.loop.core.state import BRISK_MS, WAKEFUL_MS, LoopState
 from rechannel.engine.program.steps import resolve_combine
 from rechannel.model.bad_rows import advanced
@@ -124,7 +125,7 @@ def _start(state: LoopState, event: Start) -> Outcome:
     ready = () if state.halted else state.schedule.ready()
     if not ready:
         return state, ()
-    alone = len(ready) == 1 and not state.schedule.running and _nothing_else(state)
+    alone = len(ready) == 1 and not state.schedule.running and _nothing_else(state, ready[0])
     units = {unit: step_of(state, unit) for unit in ready}
     schedule = state.schedule
     for unit in ready:
@@ -133,9 +134,13 @@ def _start(state: LoopState, event: Start) -> Outcome:
     return state, (StartUnits(units=units, alone=alone),)
 
 
-def _nothing_else(state: LoopState) -> bool:
-    """Whether the driver may run a unit itself: it is over soon, and nothing is to be committed or opened meanwhile."""
-    return state.brisk and state.full and state.schedule.committable() is None
+def _nothing_else(state: LoopState, unit: Unit) -> bool:
+    """Whether the driver's own thread may run a unit: it is over soon, and nothing else is to be done meanwhile.
+
+    A unit on Spark may wait for executors that are gone, and the driver is what asks for others.
+    """
+    inline = state.in_flight[unit[1]].timestep.inline is not None
+    return inline and state.brisk and state.full and state.schedule.committable() is None
 
 
 # A turn ------------------------------------------------------------------------------------------
@@ -172,7 +177,7 @@ def _rest(state: LoopState, event: Rest) -> Outcome:
     )
     if state.in_flight:
         due_ms = state.pace.left(event.wall_ms, state.configuration.interval_ms)
-        return state, (AwaitEvent(at_most_ms=max(pause, due_ms)),)
+        return state, (AwaitEvent(at_most_ms=min(max(pause, due_ms), WAKEFUL_MS)),)
     quiet = state.seen_all and not state.moving and not event.fetching
     answers: tuple[Command, ...] = ()
     if quiet and not state.replay and event.published:

@@ -9,6 +9,7 @@ from msgspec import structs
 
 import rechannel as rc
 from rechannel import aggregates as agg
+from rechannel.engine.loop.core import inline
 from rechannel.engine.loop.core.inline import MERGED_PER_ROW, Choice, in_one_task, needs
 from rechannel.engine.loop.core.state import LoopState
 from rechannel.engine.stages.runner import SourceSlice, Timestep
@@ -142,3 +143,13 @@ def test_what_only_spark_can_run_is_named():
     ):
         other = before.with_operator("totals", changed)
         assert list(needs(state.plan, other, lambda name: True)) == [why]
+
+
+def test_state_of_many_runs_is_left_to_the_tasks_of_spark(monkeypatch):
+    monkeypatch.setattr(inline, "MOST_RUNS", 0)
+    bench, source = harness(4)
+    process = bench.start()
+    for _ in range(3):
+        push(source, 1)
+        process.run()
+    assert inline_ones(process) == [True, False, False]
