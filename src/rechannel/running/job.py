@@ -117,7 +117,7 @@ class RunningJob(Changed, Queried):
     # Waiting and stopping ------------------------------------------------------------------------------------
 
     def process_all_available(self, timeout: float | None = None) -> None:
-        """Wait until all input that is there now is committed and published.
+        """Wait until all input that is there now is committed and published, or the job is stopped by another thread.
 
         Raises:
             NotReadyError: after `timeout` seconds.

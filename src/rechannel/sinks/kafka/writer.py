@@ -213,7 +213,7 @@ class KafkaWriter:
         self._compare(mark)
         self._mark = None if mark == self._given_up else mark
         if self._doubtful is not None and not self._holder.is_published(self._mark, self._doubtful):
-            self._doubtful = None  # whoever might have committed it is fenced
+            self._doubtful = None  # the producers that could commit it are fenced
 
     def _compare(self, mark: Mark | None) -> None:
         """Compare the first mark with the journal. Raises RefusedError for that of another history."""
