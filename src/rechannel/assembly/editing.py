@@ -10,7 +10,7 @@ from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.versions import Program
 from rechannel.engine.repair.alone import Hand, append_alone, lease_of
 from rechannel.engine.repair.editing import StateEdit, check_edit, planned, written
-from rechannel.kernels.tasks.edit import Counts
+from rechannel.kernels.tasks.edit import Touched
 from rechannel.monitoring import EditedState
 
 
@@ -49,7 +49,7 @@ def _names(program: Program) -> list[str]:
     return [stage.name for stage in program.plan.stateful]
 
 
-def _shown(asked: StateEdit, counts: Counts, state: JournalState, *, done: bool) -> EditedState:
+def _shown(asked: StateEdit, counts: Touched, state: JournalState, *, done: bool) -> EditedState:
     return EditedState(
         operator=asked.operator,
         timestep=state.last_committed or 0,

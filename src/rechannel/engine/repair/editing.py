@@ -19,7 +19,7 @@ from rechannel.errors import NotReadyError, RefusedError, UnknownOperatorError
 from rechannel.kernels.lsm.merge import Rows
 from rechannel.kernels.lsm.runs import RunWriter
 from rechannel.kernels.protocol.program import StageProgram, StageStep, TaskState
-from rechannel.kernels.tasks.edit import Counts, EditFunction, edited
+from rechannel.kernels.tasks.edit import EditFunction, Touched, edited
 from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
 from rechannel.operators.checks import suggest
@@ -64,9 +64,9 @@ def check_edit(asked: StateEdit, state: JournalState, names: list[str]) -> None:
         raise RefusedError(msg)
 
 
-def planned(asked: StateEdit, program: StageProgram, state: JournalState) -> Counts:
+def planned(asked: StateEdit, program: StageProgram, state: JournalState) -> Touched:
     """Return what an edit would do. Nothing is written."""
-    total = Counts()
+    total = Touched()
     for _, counts, _ in _pieces(asked, program, state):
         total = total.plus(counts)
     return total
@@ -74,7 +74,7 @@ def planned(asked: StateEdit, program: StageProgram, state: JournalState) -> Cou
 
 def written(
     asked: StateEdit, program: StageProgram, state: JournalState, hand: Hand, by: str
-) -> tuple[StateEdited | None, Counts]:
+) -> tuple[StateEdited | None, Touched]:
     """Write the new state to files; return the entry that takes it, None if nothing differs.
 
     Raises UserFunctionError for what the function raises or must not return.
@@ -82,7 +82,7 @@ def written(
     timestep = state.last_committed or 0
     step = StageStep(timestep=timestep, stream_ms=state.stream_ms)
     manifest = state.manifests.get(asked.operator, Manifest())
-    total, add = Counts(), list[Run]()
+    total, add = Touched(), list[Run]()
     for number, (rows, counts, own) in enumerate(_pieces(asked, program, state)):
         writer = RunWriter(program, step, number, f"edit-{hand.id}")
         add += writer.write(rows, own, timestep, BASE_LEVEL)
@@ -106,7 +106,7 @@ def written(
 
 def _pieces(
     asked: StateEdit, program: StageProgram, state: JournalState
-) -> Iterator[tuple[Rows, Counts, Intervals]]:
+) -> Iterator[tuple[Rows, Touched, Intervals]]:
     """Yield the new rows of each piece of the hash space."""
     manifest = state.manifests.get(asked.operator, Manifest())
     clock = state.latest.clock(asked.operator)

@@ -38,7 +38,7 @@ FAILURES_KEPT = 8
 ERROR_CHARACTERS = 2_000
 """Length to which the text of a failed reply is cut."""
 
-Sender: TypeAlias = tuple[int, int]
+ChannelId: TypeAlias = tuple[int, int]
 """A producer, and the input that it sends to."""
 
 View = Callable[[OperatorHandler, ControlMessage], TaskView]
@@ -81,9 +81,9 @@ class Controls:
                 )
                 self._channels[report.operation].append(channel)
 
-    def _traffic(self) -> tuple[Counter[Sender], Counter[Sender]]:
+    def _traffic(self) -> tuple[Counter[ChannelId], Counter[ChannelId]]:
         """Return the rows and the bytes that came on each channel."""
-        rows, size = Counter[Sender](), Counter[Sender]()
+        rows, size = Counter[ChannelId](), Counter[ChannelId]()
         for blob in self.data:
             rows[blob.producer, blob.input] += blob.rows
             size[blob.producer, blob.input] += blob.message.size

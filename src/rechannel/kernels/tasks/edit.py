@@ -32,7 +32,7 @@ EditFunction = Callable[[pa.Table], pa.Table]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+class Touched:
     """How many rows an edit touches."""
 
     changed: int = 0
@@ -40,9 +40,9 @@ class Counts:
     removed: int = 0
     same: int = 0
 
-    def plus(self, other: Counts) -> Counts:
+    def plus(self, other: Touched) -> Touched:
         """Return the sum."""
-        return Counts(
+        return Touched(
             changed=self.changed + other.changed,
             added=self.added + other.added,
             removed=self.removed + other.removed,
@@ -55,7 +55,7 @@ class Counts:
 
 def edited(
     program: StageProgram, state: TaskState, clock: Clock, function: EditFunction
-) -> tuple[Rows, Counts]:
+) -> tuple[Rows, Touched]:
     """Return the rows that a function makes of those of a piece, sorted, and how they differ.
 
     Raises UserFunctionError for what the function raises, or if its result is not allowed.
@@ -131,7 +131,7 @@ def _groups(program: StageProgram, rows: Rows) -> tuple[Groups, IntArray | None]
     return group_rows(rows.hashes, keys, program.can.row_order(keys))
 
 
-def _compared(program: StageProgram, before: Rows, after: Rows) -> Counts:
+def _compared(program: StageProgram, before: Rows, after: Rows) -> Touched:
     width, old = len(program.can.logic.key_schema), len(before)
     both = [
         pa.concat_arrays([one, other])
@@ -147,7 +147,9 @@ def _compared(program: StageProgram, before: Rows, after: Rows) -> Counts:
     pairs = groups.starts[groups.sizes == 2]
     removed = int((order[alone] < old).sum())
     same = _equal(both[width:], order[pairs], order[pairs + 1])
-    return Counts(changed=len(pairs) - same, added=len(alone) - removed, removed=removed, same=same)
+    return Touched(
+        changed=len(pairs) - same, added=len(alone) - removed, removed=removed, same=same
+    )
 
 
 def _equal(columns: Columns, left: IntArray, right: IntArray) -> int:

@@ -18,7 +18,7 @@ from rechannel.state.manifest import Edit
 from rechannel.state.merging import BASE_LEVEL, Merge, portion
 from rechannel.state.run import Run
 
-INLINE = 2.0
+MOST_REWRITTEN = 2.0
 """A task rewrites all its state if that has at most this many times as many rows as change.
 
 That is cheaper than a new run and the merges that it would cause, and lookups then read one run.
@@ -51,7 +51,7 @@ class Storing:
         live = live_at(can, self.clock)
         if self.program.times:
             fresh = _still(fresh, live(*halves(can, fresh)))
-        if self._inline(part, fresh):
+        if self._rewrites_all(part, fresh):
             self.rewritten = True
             with self.measures.activity("merge"):
                 parts = [fresh, *(p for run in runs for p in slices_of(run, state.own))]
@@ -129,10 +129,12 @@ class Storing:
         for half in (0, 1):
             yield from self._bounded(runs, met, portion(where, half, 2))
 
-    def _inline(self, part: Part, fresh: Rows) -> bool:
+    def _rewrites_all(self, part: Part, fresh: Rows) -> bool:
         """Whether all state of a part is written anew. It must be all of the task's: then no merge is left to do."""
         old = part.state.runs
-        return part.whole and bool(len(fresh) and old) and _at_most(old, INLINE * len(fresh))
+        return (
+            part.whole and bool(len(fresh) and old) and _at_most(old, MOST_REWRITTEN * len(fresh))
+        )
 
 
 def all_of(edits: Sequence[Edit]) -> Edit:
