@@ -281,6 +281,7 @@ def start(parameters: Parameters, stream: Stream, *, tasks: int) -> rc.RunningJo
         tasks=tasks,
         durability=rc.Durability(parameters["durability"]),
         in_flight=parameters.get("in_flight", 1),
+        inline_rows=parameters.get("inline_rows", 0),
         telemetry=parameters.get("telemetry", True),
         snapshot_every=ENTRIES_KEPT,
     )

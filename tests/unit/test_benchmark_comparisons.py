@@ -39,6 +39,7 @@ SECONDS = {
     "hdfs": 5.0,
     "rocksdb": 9.0,
     "rechannel_small": 0.5,
+    "rechannel_small_inline": 0.25,
     "floor_small": 0.4,
     "hdfs_small": 2.0,
     "rocksdb_small": 1.0,
@@ -60,7 +61,10 @@ SECONDS = {
     "telemetry_off": 1.0,
     "telemetry_on": 1.02,
 }
-LARGE_AND_SMALL = {"large": {"rows": 20, "keys": 5}, "small": {"rows": 10, "keys": 2}}
+LARGE_AND_SMALL = {
+    "large": {"rows": 20, "keys": 5},
+    "small": {"rows": 10, "keys": 2, "inline_rows": 10},
+}
 PEER_BATCHES = {"rows": 20, "keys": 5, "peer_batches": 6, "peer_warmup": 2}
 
 
@@ -77,6 +81,9 @@ PEER_BATCHES = {"rows": 20, "keys": 5, "peer_batches": 6, "peer_warmup": 2}
                 "hdfs_small": 4.0,
                 "rocksdb_small": 2.0,
                 "bound_floor_small": 1.2,
+                "hdfs_small_inline": 8.0,
+                "rocksdb_small_inline": 4.0,
+                "bound_floor_small_inline": 2.4,
             },
         ),
         (
@@ -208,8 +215,8 @@ def test_ratios_of_failed_variants_are_left_out(
     parameters = keyed.parameters(quick=True, overrides={"cases": LARGE_AND_SMALL})
     result = keyed.run(parameters, bench(tmp_path))
     assert set(result.ratios) == {
-        *("rocksdb", "hdfs_small", "rocksdb_small"),
-        *("bound_floor", "bound_floor_small"),
+        *("rocksdb", "hdfs_small", "rocksdb_small", "hdfs_small_inline", "rocksdb_small_inline"),
+        *("bound_floor", "bound_floor_small", "bound_floor_small_inline"),
     }
     assert [failure.variant for failure in result.failures] == ["hdfs"]
     assert "hdfs" not in {metric.variant for metric in result.metrics}

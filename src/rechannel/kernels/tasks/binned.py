@@ -37,16 +37,20 @@ def pack_bins(per_bin: Counts | None) -> str | None:
 
 def bytes_per_bin(runs: Iterable[Run], routing: Routing) -> tuple[float, ...]:
     """Expected bytes of state in every bin, shape (bins,): the rows of a run are spread evenly over its span."""
-    spans = [(lo, hi, run.size / run.span) for run in runs if run.span for lo, hi in run.clip]
-    lo, hi, density = np.array(spans, dtype=np.float64).reshape(-1, 3).T
-    edges = np.array([*routing.starts, SPACE], dtype=np.float64)
-    first = np.searchsorted(edges, lo, side="right") - 1
-    counts = np.searchsorted(edges, hi) - first
+    spans = [(run, lo, hi) for run in runs if run.span for lo, hi in run.clip]
+    lo = np.array([lo for _, lo, _ in spans], dtype=np.uint64)
+    # The last hash, not the one after it: that may be no number of 64 bits.
+    last = np.array([hi - 1 for _, _, hi in spans], dtype=np.uint64)
+    density = np.array([run.size / run.span for run, _, _ in spans], dtype=np.float64)
+    starts = np.array(routing.starts, dtype=np.uint64)
+    ends = np.array([end - 1 for end in (*routing.starts[1:], SPACE)], dtype=np.uint64)
+    first = np.searchsorted(starts, lo, side="right") - 1
+    counts = np.searchsorted(starts, last, side="right") - first
     # A pair for every bin that a span meets.
     which = np.repeat(np.arange(len(spans)), counts)
     bins = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts - first, counts)
-    overlap = np.minimum(edges[bins + 1], hi[which]) - np.maximum(edges[bins], lo[which])
-    total = np.bincount(bins, overlap * density[which], routing.bins)
+    width = np.minimum(ends[bins], last[which]) - np.maximum(starts[bins], lo[which])
+    total = np.bincount(bins, (width.astype(np.float64) + 1) * density[which], routing.bins)
     return tuple(total.tolist())
 
 

@@ -115,6 +115,8 @@ class FileFacts:
     columns: Mapping[str, pa.DataType]
     groups: tuple[int, ...]
     """Bytes of the decompressed row groups."""
+    rows: tuple[int, ...]
+    """Rows of the row groups."""
     seen: SeenFile
 
     @property
@@ -130,10 +132,11 @@ def facts_of(file: str) -> FileFacts:
     """
     before = stat_of(file)
     with _opened(file) as parquet:
-        groups = range(parquet.num_row_groups)
+        groups = [parquet.metadata.row_group(i) for i in range(parquet.num_row_groups)]
         facts = FileFacts(
             columns=_found(parquet),
-            groups=tuple(parquet.metadata.row_group(i).total_byte_size for i in groups),
+            groups=tuple(group.total_byte_size for group in groups),
+            rows=tuple(group.num_rows for group in groups),
             seen=before,
         )
     if stat_of(file) != before:
@@ -183,6 +186,7 @@ def _split_file(
                 "file": facts.file,
                 "groups": [first, stop],
                 "size": size,
+                "num_rows": sum(facts.rows[first:stop]),
                 "bytes": facts.seen.size,
                 **({"nanos": True} if nanos else {}),
             }

@@ -185,7 +185,7 @@ def test_an_edit_is_what_all_tasks_of_the_operator_changed():
         reported("in"),
         reported("sums", state=edited(edits[0])),
         reported("last", state=edited(Edit(add=(run(9),)))),
-        reported("sums", state=edited(edits[1])),
+        reported("sums", 1, state=edited(edits[1])),
     ]
     merged = {report.operator: report.edit for report in by_operator(reports)}["sums"]
     assert merged == Edit(retire=(((1,), everything),), add=(run(1), run(2)))
@@ -195,9 +195,10 @@ def sending(*sent: tuple[str, int, int]) -> list[ReportList]:
     return by_operator(
         reported(
             "in",
+            task,
             sent=(Sent(operator=operator, input=0, offered=rows, rows=rows, keys=keys, bytes=1),),
         )
-        for operator, rows, keys in sent
+        for task, (operator, rows, keys) in enumerate(sent)
     )
 
 

@@ -108,9 +108,9 @@ def _alone(operator: OperatorConfiguration) -> OperatorConfiguration:
 
 
 def _rows_of(timestep: Timestep) -> float:
-    """Return about how many rows a timestep reads. Splits that do not say have many; sizes of files are bytes."""
+    """Return about how many rows a timestep reads. Splits that do not say have many; sizes of other files are bytes."""
     splits = [split for part in timestep.slices.values() for split in part.layout]
-    return sum(float(split.get("size", "inf")) for split in splits)
+    return sum(float(split.get("num_rows") or split.get("size", "inf")) for split in splits)
 
 
 def _merged(number: int, state: LoopState) -> float:

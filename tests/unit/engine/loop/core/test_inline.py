@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from msgspec import structs
 
 import rechannel as rc
@@ -153,3 +155,14 @@ def test_state_of_many_runs_is_left_to_the_tasks_of_spark(monkeypatch):
         push(source, 1)
         process.run()
     assert inline_ones(process) == [True, False, False]
+
+
+def test_a_parquet_file_has_the_rows_that_its_footer_tells(tmp_path):
+    for number, rows in enumerate((4, 5)):
+        table = pa.table({"k": ["x"] * rows, "v": list(range(rows))})
+        pq.write_table(table, tmp_path / f"{number}.parquet", row_group_size=2)
+    read = rc.read().files(tmp_path, format="parquet", schema=SCHEMA, per_timestep=1, name="in")
+    totals = read.key_by("k").aggregate(n=agg.count(), name="totals")
+    process = Harness(totals.write.memory("out"), settings=Settings(inline_rows=4)).start()
+    process.run()
+    assert inline_ones(process) == [True, False]
