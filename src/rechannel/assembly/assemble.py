@@ -50,6 +50,7 @@ from rechannel.sinks.claims import Ledger
 from rechannel.sources.reader import Offset
 from rechannel.state.manifest import Edit
 from rechannel.state.stores.locations import check_remote, check_settings, sweep_temporaries
+from rechannel.telemetry.hub import Hub
 
 _LOG = logging.getLogger("rechannel")
 
@@ -69,6 +70,12 @@ def assemble(
         return _Assembly(
             seams=seams, name=name, dataflow=dataflow, settings=settings, start=start
         ).parts()
+
+
+def _close_hub(hub: Hub, kind: object, error: BaseException | None, trace: object) -> None:
+    """End the telemetry of a job that could not start, with the reason."""
+    del kind, trace
+    hub.close(error)
 
 
 @dataclass(kw_only=True)
@@ -142,7 +149,7 @@ class _Assembly:
             runner, rows_of = seams.engine(current, cluster)
             undo.callback(runner.close)
             hub = seams.hub(configuration, (self.journal.state.last_committed or 0) + 1)
-            undo.callback(hub.close)
+            undo.push(partial(_close_hub, hub))
             identity.claim(seams.store, changed=changed)
             self._withdraw(begins=program.begins, offset=offset)
             self._begin(current, configuration, opener, tables)

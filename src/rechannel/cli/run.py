@@ -162,7 +162,15 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
         with (
             _heard_by_jvm(),
             _exported(running, exports),
-            _served(running, serve, token, allow or (), programs or (), signals.asked) as server,
+            _served(
+                running,
+                serve,
+                token,
+                allow or (),
+                programs or (),
+                asked=signals.asked,
+                most=most,
+            ) as server,
         ):
             if server is not None:
                 left = f" (token: {server.token_file})" if server.token_file else ""
@@ -211,11 +219,14 @@ def _served(
     token: str | None,
     allow: Sequence[str],
     programs: Sequence[str],
+    *,
     asked: Event,
+    most: float,
 ) -> Iterator[Server | None]:
     """Serve the job if an address is given; stop it if that fails.
 
-    asked: set when the command shall end; if the job ends by itself, its clients learn that first.
+    asked: set when the command shall end; if the job ends by itself, its clients learn that first. most: seconds that
+    it may take to stop.
     """
     from rechannel.serve.address import split_address
 
@@ -224,8 +235,8 @@ def _served(
         if address is not None:
             host, port = split_address(address)
             server = running.serve(host, port, token_of(token), allow, programs)
-    except RechannelError:
-        running.stop()
+    except Exception:
+        running.stop(most)
         raise
     with server or nullcontext():
         try:

@@ -38,7 +38,7 @@ def ui(
     with Asked() as signals, server:
         show(f"The page of {directory} is at {server.url}")
         if given is None:
-            show(f"Its token, also in {server.token_file}: {server.token}")
+            show(f"Its token is in {server.token_file}")
         while server.is_open and not signals.asked.wait(_POLL_SECONDS):
             pass
         if not signals.asked.is_set():

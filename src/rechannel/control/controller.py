@@ -235,7 +235,11 @@ class Controller:
     """When `on_begin` is called, if no operation of the controller is under way."""
 
     def on_init(self) -> State:
-        """Return the first state, when the controller is installed for the first time."""
+        """Return the first state, when the controller is installed.
+
+        Called again at every start of a driver, and when a suspended controller is admitted again; its result is not
+        used then.
+        """
         return None
 
     def unfit(self, configuration: Configuration) -> str:

@@ -11,7 +11,7 @@ from importlib import invalidate_caches
 from pathlib import Path
 from types import ModuleType
 
-from rechannel.errors import DataflowError
+from rechannel.errors import DataflowError, NotReadyError
 from rechannel.program_files.loading import (
     module_of,
     put_on_path,
@@ -23,6 +23,8 @@ from rechannel.program_files.modules import LoadedModules, loaded_from
 
 _ONE = threading.Lock()
 """Names of modules belong to the process: one text is loaded at a time."""
+TURN_SECONDS = 20.0
+"""How long a text waits for another one to be loaded."""
 
 
 @dataclass
@@ -45,9 +47,9 @@ def loaded_beside(file: Path, data: bytes, known: LoadedModules) -> Iterator[Bes
     file: an absolute path. data: what it holds, which is what runs. known: modules that are loaded. Modules beside the
     file that are not loaded yet travel to workers by value, as the file itself does: no worker has to find them. Raises
     RefusedError if a module beside the file is another one than the one that is loaded, DataflowError for what the file
-    raises.
+    raises, NotReadyError while another text is being loaded.
     """
-    with _ONE:
+    with _turn(file):
         known.check(file.parent)
         before, path = dict(sys.modules), list(sys.path)
         module = module_of(file)
@@ -71,6 +73,20 @@ def loaded_beside(file: Path, data: bytes, known: LoadedModules) -> Iterator[Bes
                 _forget(module, file.parent, before, by_value)
             if not made.kept or str(file.parent) in path:
                 sys.path[:] = path
+
+
+@contextmanager
+def _turn(file: Path) -> Iterator[None]:
+    if not _ONE.acquire(timeout=TURN_SECONDS):
+        msg = (
+            f"{file} cannot be loaded while another program is: ask again. If that stays so, the other one hangs in its"
+            " import, and the job has to be started again"
+        )
+        raise NotReadyError(msg)
+    try:
+        yield
+    finally:
+        _ONE.release()
 
 
 def _forget(

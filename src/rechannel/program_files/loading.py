@@ -7,6 +7,7 @@ import re
 import sys
 import traceback
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +19,8 @@ from rechannel.running import RunningJob
 
 J = TypeVar("J")
 
+STOP_SECONDS = 60.0
+"""How long a job that a file has started itself may take to stop."""
 PREFIX = "rechannel_program_"
 """Names of the modules that programs are begin with it."""
 
@@ -61,6 +64,7 @@ def run(module: ModuleType, file: Path, data: bytes) -> None:
 
 def find_job(module: ModuleType, name: str | None, kind: type[J]) -> J:
     """The one job of a module, or the one with that name. kind: the class of jobs. Raises DataflowError."""
+    _refuse_running(module, vars(module))
     held = {key: value for key, value in vars(module).items() if isinstance(value, kind)}
     if name is not None:
         return _named(module, name, held)
@@ -70,7 +74,6 @@ def find_job(module: ModuleType, name: str | None, kind: type[J]) -> J:
         names = ", ".join(sorted(held))
         msg = f"{module.__file__} makes several jobs ({names}): choose one with FILE:name"
         raise DataflowError(msg)
-    _refuse_running(module, vars(module))
     msg = f"{module.__file__} makes no job: assign one to a variable, such as job = rc.Job(...)"
     raise DataflowError(msg)
 
@@ -102,7 +105,6 @@ def _named(module: ModuleType, name: str, held: Mapping[str, J]) -> J:
     if name in held:
         return held[name]
     found = vars(module).get(name)
-    _refuse_running(module, {name: found})
     what = (
         f"{name!r} is {type(found).__name__}" if name in vars(module) else f"there is no {name!r}"
     )
@@ -113,7 +115,10 @@ def _named(module: ModuleType, name: str, held: Mapping[str, J]) -> J:
 def _refuse_running(module: ModuleType, names: Mapping[str, object]) -> None:
     for name, value in names.items():
         if isinstance(value, RunningJob):
-            value.stop()
+            with suppress(
+                RechannelError
+            ):  # of the job, or that it takes longer: this command ends as well
+                value.stop(STOP_SECONDS)
             msg = (
                 f"{module.__file__} starts its job {name!r} itself: leave .start() to this command,"
                 " or put it under `if __name__ == '__main__':`"

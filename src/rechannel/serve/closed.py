@@ -23,6 +23,18 @@ def check_closed(path: Path) -> None:
         raise RefusedError(msg)
 
 
+def check_above(path: Path) -> None:
+    """Raise RefusedError if every user can put something else in the place of a real path or of one above it."""
+    for above in path.parents:
+        mode = above.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            msg = (
+                f"every user of this machine may replace what lies in {above}, and so run code in the job:"
+                " chmod o-w it, or chmod +t it"
+            )
+            raise RefusedError(msg)
+
+
 def check_neighbours(directory: Path) -> None:
     """Raise RefusedError if every user can write a module in a directory or below it, or a directory there.
 

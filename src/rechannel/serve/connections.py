@@ -1,8 +1,8 @@
 """Limits for silent connections: each is an open file of the driver's process, and needs no token.
 
 uvicorn starts its timeout with the first response. Here the head of a request must be complete soon after the
-connection is made, or after the previous response, however slowly its bytes arrive; and the number of connections is
-limited.
+connection is made, or after the previous response, however slowly its bytes arrive; who takes nothing of a response for
+as long is cut off; and the number of connections is limited.
 """
 
 from __future__ import annotations
@@ -29,11 +29,15 @@ class Impatient(H11Protocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._silent_since = 0.0
         self._untaken = 0
+        self._stalled: asyncio.TimerHandle | None = None
+        self._full_since: float | None = None
         self._ended = False
 
     @property
     def silent_since(self) -> float | None:
-        """Time since which it has no request in progress; None while it has one."""
+        """Time since which it has no request in progress, or takes too little of a response; None otherwise."""
+        if self._full_since is not None:
+            return self._full_since
         asks = self.conn.their_state is not h11.IDLE and not self.transport.is_closing()
         return None if asks or self.transport.get_write_buffer_size() else self._silent_since
 
@@ -57,9 +61,35 @@ class Impatient(H11Protocol):
             self.transport.close()
         self._watch()
 
+    def pause_writing(self) -> None:
+        """The client takes less than it is sent, and further requests of it may wait in line: watch what it takes."""
+        super().pause_writing()
+        self._full_since = self.loop.time()
+        self._look(None)
+
+    def resume_writing(self) -> None:
+        """It has taken enough."""
+        super().resume_writing()
+        self._full_since = None
+        self._look_no_more()
+
+    def _look(self, before: int | None) -> None:
+        """Close the connection if nothing was taken since the last look."""
+        left = self.transport.get_write_buffer_size()
+        if before is not None and left >= before:
+            self._end()
+        else:
+            self._stalled = self.loop.call_later(HEAD_SECONDS, self._look, left)
+
+    def _look_no_more(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the deadline."""
+        """Cancel the deadlines."""
         self._forget()
+        self._look_no_more()
         super().connection_lost(exc)
 
     def _watch(self) -> None:

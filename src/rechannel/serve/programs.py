@@ -27,7 +27,7 @@ from rechannel.errors import RefusedError
 from rechannel.program_files.beside import Beside, loaded_beside
 from rechannel.program_files.loading import find_job
 from rechannel.program_files.modules import LoadedModules
-from rechannel.serve.closed import check_closed, check_neighbours
+from rechannel.serve.closed import check_above, check_closed, check_neighbours
 from rechannel.serve.failures import ForbiddenError
 
 MOST_BYTES = 4 << 20
@@ -48,6 +48,7 @@ class Programs:
                 msg = f"programs={list(self.places)!r}: there is no file or directory {place}"
                 raise RefusedError(msg)
             check_closed(Path(place).resolve())
+            check_above(Path(place).resolve())
 
     def found(self, asked: str) -> Path:
         """Return the real path of a file that a request names, absolute or below one of the places.
@@ -66,6 +67,7 @@ class Programs:
             if inside:
                 for each in [file, *(up for up in file.parents if up.is_relative_to(base))]:
                     check_closed(each)
+                check_above(root)
                 return file
         there = ", ".join(map(str, self.places)) or "nowhere"
         msg = (

@@ -9,8 +9,9 @@ Where it is not one step, `stepwise.py` goes on with one that was broken off.
 as published only if it identifies itself as this batch (`claims.py`).
 
 What earlier drivers staged and never committed is removed: of everything that was there when this
-writer was opened, staging a timestep removes that timestep and later ones, and publishing a
-timestep removes what else was staged for it, including what this writer staged for it earlier.
+writer was opened, staging a timestep removes that timestep and later ones which were never
+committed, and publishing a timestep removes what else was staged for it, including what this writer
+staged for it earlier.
 Nothing that another driver writes later is ever touched.
 """
 
@@ -72,6 +73,8 @@ class FileWriter:
     _numbers: count[int] = field(default_factory=count)
     _stale: dict[str, int] = field(default_factory=dict)
     _own: dict[str, int] = field(default_factory=dict)
+    _committed: int = 0
+    """The last timestep that was committed when the writer was opened."""
 
     def __post_init__(self) -> None:
         """Claim the path, compare it with the journal, and find what earlier drivers left."""
@@ -90,12 +93,15 @@ class FileWriter:
         """
         if self.ledger is not None:
             check(self.folder, self.root, self._staging, self.ledger, column=self.column)
+            self._committed = self.ledger().committed
         staged = [name for name in self.folder.names(self._staging) if is_staged(name)]
         self._stale = {name: _timestep(name) for name in staged}
 
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Write the rows under a hidden name, durably. See `SinkWriter.stage`."""
-        self._sweep(self._stale, lambda _, number: number >= batch.timestep)
+        # What was staged for a committed timestep may have to be published.
+        never = max(batch.timestep, self._committed + 1)
+        self._sweep(self._stale, lambda _, number: number >= never)
         name = f"{batch.timestep:012d}-{self.token}-{next(self._numbers)}"
         path = f"{self._staging}/{name}"
         try:

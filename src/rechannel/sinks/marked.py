@@ -76,15 +76,24 @@ class MarkedWriter:
             return
         rows, _ = self._held
         mark = Mark(batch.timestep, batch.digest)
+        begun = False
+
+        def is_new(found: Mark | None) -> bool:
+            nonlocal begun
+            begun = self._is_new(found, batch)
+            return begun
+
         for number in range(1, TRIES + 1):
             try:
-                self._place.write(rows, mark, is_new=lambda found: self._is_new(found, batch))
+                self._place.write(rows, mark, is_new=is_new)
                 break
             except ConflictError:
                 if number == TRIES:
                     raise
-            except UncertainError:
-                self._doubtful = batch
+            except StorageError as error:
+                # A step that has begun may have been made, whatever its answer was.
+                if begun or isinstance(error, UncertainError):
+                    self._doubtful = batch
                 raise
         self._held = self._doubtful = None
 

@@ -116,11 +116,20 @@ def test_a_file_without_a_job(program):
 
 def test_a_file_that_starts_its_job_itself(program):
     more = "from rechannel.job import InProcess\n"
-    more += "job = users('one', STATE, rows=10).start(in_process=InProcess())\n"
+    more += "running = users('one', STATE, rows=10).start(in_process=InProcess())\n"
     module = load(program(more))
-    with pytest.raises(DataflowError, match=r"starts its job 'job' itself: leave \.start"):
+    with pytest.raises(DataflowError, match=r"starts its job 'running' itself: leave \.start"):
         find_job(module, None)
-    assert not module.job.is_active
+    assert not module.running.is_active
+
+
+def test_a_file_that_has_its_job_and_starts_it_itself(program):
+    more = "from rechannel.job import InProcess\n"
+    more += "job = users('one', STATE, rows=10)\nrunning = job.start(in_process=InProcess())\n"
+    module = load(program(more))
+    with pytest.raises(DataflowError, match=r"starts its job 'running' itself: leave \.start"):
+        find_job(module, None)
+    assert not module.running.is_active
 
 
 def test_what_a_file_raises_is_shown_from_the_file_on(program):

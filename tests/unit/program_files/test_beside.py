@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rechannel.errors import DataflowError, RefusedError
+from rechannel.errors import DataflowError, NotReadyError, RefusedError
+from rechannel.program_files import beside
 from rechannel.program_files.beside import loaded_beside
 from rechannel.program_files.loading import load
 from rechannel.program_files.modules import LoadedModules
@@ -125,3 +126,14 @@ def test_a_text_that_fails_is_undone(place, text, said):
     ):
         pass
     assert not ours()
+
+
+def test_a_text_does_not_wait_for_ever_for_one_that_hangs(place, monkeypatch):
+    monkeypatch.setattr(beside, "TURN_SECONDS", 0.01)
+    file, known = place / "text.py", LoadedModules(time.time())
+    with loaded_beside(file, file.read_bytes(), known):
+        other = loaded_beside(file, file.read_bytes(), known)
+        with pytest.raises(NotReadyError, match="cannot be loaded while another program is"):
+            other.__enter__()
+    with loaded_beside(file, file.read_bytes(), known) as again:
+        assert again.module.found == 1

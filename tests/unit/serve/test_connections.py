@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
+from functools import partial
 from types import SimpleNamespace
 
 import h11
@@ -189,8 +190,9 @@ class Loop:
     def __init__(self) -> None:
         self.later = []
 
-    def call_later(self, seconds, call):
-        self.later.append(call)
+    def call_later(self, seconds, call, *given):
+        self.later.append(partial(call, *given))
+        return SimpleNamespace(cancel=self.later.clear)
 
     def time(self) -> float:
         return 0.0
@@ -202,6 +204,8 @@ def connection(line: Line, since: float = 0.0) -> connections.Impatient:
     made.transport, made.loop = line, Loop()
     made.conn = SimpleNamespace(their_state=h11.IDLE)
     made._deadline, made._silent_since, made._untaken, made._ended = None, since, 0, False
+    made._stalled = made._full_since = None
+    made.flow = SimpleNamespace(pause_writing=lambda: None, resume_writing=lambda: None)
     return made
 
 
@@ -215,6 +219,29 @@ def test_who_still_takes_an_answer_is_not_cut_off_and_who_stops_is():
         assert (line.aborted, one.silent_since) == (0, None)
     one.loop.later.pop()()
     assert line.aborted == 1
+
+
+def test_who_asks_on_without_taking_what_it_is_sent_is_cut_off_and_makes_room():
+    """Requests that wait in line are no reason to be spared."""
+    line = Line(70_000)
+    one = connection(line)
+    one.conn.their_state = h11.DONE
+    assert one.silent_since is None
+    one.pause_writing()
+    assert one.silent_since == 0.0
+    line.left = 60_000
+    one.loop.later.pop()()
+    assert line.aborted == 0
+    one.loop.later.pop()()
+    assert line.aborted == 1
+
+
+def test_who_takes_a_large_answer_is_left_alone():
+    one = connection(Line(70_000))
+    one.conn.their_state = h11.DONE
+    one.pause_writing()
+    one.resume_writing()
+    assert (one.loop.later, one.silent_since) == ([], None)
 
 
 def test_in_a_burst_everyone_that_is_too_many_ends_another_one(monkeypatch):

@@ -73,6 +73,24 @@ def test_what_every_user_may_write_is_refused(place):
         Programs(places=(str(place),))
 
 
+@pytest.mark.parametrize(("mode", "refused"), [(0o777, True), (0o1777, False), (0o755, False)])
+def test_a_place_that_every_user_may_replace_is_refused(place, mode, refused):
+    programs = programs_of(str(place))
+    place.parent.chmod(mode)
+    try:
+        if not refused:
+            assert programs.found("text.py")
+            return
+        with pytest.raises(
+            RefusedError, match="every user of this machine may replace what lies in"
+        ):
+            programs.found("text.py")
+        with pytest.raises(RefusedError, match="chmod o-w it"):
+            programs_of(str(place))
+    finally:
+        place.parent.chmod(0o755)
+
+
 @pytest.mark.parametrize("open_to_all", ["helper.py", "inner", "inner/deep.py", "__pycache__"])
 def test_a_text_beside_modules_that_every_user_may_write_is_not_run(
     place, open_to_all, monkeypatch

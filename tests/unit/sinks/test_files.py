@@ -22,6 +22,7 @@ from rechannel.errors import (
 )
 from rechannel.job import InProcess
 from rechannel.sinks.batch import Batch
+from rechannel.sinks.claims import Ledger
 from rechannel.sinks.files import FileWriter, missing, published_name
 from rechannel.sinks.local import LocalFolder, arrow_writer, storing
 from rechannel.sinks.outlets import FileOutlet
@@ -37,13 +38,16 @@ def rows(*values: int) -> Rows:
     return Rows(tables=lambda: iter(batches), schema=SCHEMA)
 
 
-def opened(root: Path, *, token: str = "one", owner: str = "job.sink", write=None) -> FileWriter:
+def opened(
+    root: Path, *, token: str = "one", owner: str = "job.sink", write=None, ledger=None
+) -> FileWriter:
     return FileWriter(
         root=str(root),
         owner=owner,
         token=token,
         folder=LocalFolder(sync=False),
         write=write or arrow_writer("parquet", {}),
+        ledger=ledger,
     )
 
 
@@ -116,6 +120,20 @@ def test_what_was_staged_and_never_committed_is_swept(tmp_path):
     again.publish(new, Batch(timestep=2))
     assert seen(tmp_path) == {1: [1], 2: [2]}
     assert staged(tmp_path) == []
+
+
+def test_what_was_staged_for_a_committed_timestep_stays_while_an_earlier_one_is_staged(tmp_path):
+    """A live change made the sink direct: the timestep before it is read and staged behind the commit."""
+    crashed = opened(tmp_path)
+    committed = crashed.stage(rows(6), Batch(timestep=6))
+    crashed.stage(rows(7), Batch(timestep=7))
+    known = Ledger(opening="", epoch=1, committed=6)
+    again = opened(tmp_path, token="two", ledger=lambda: known)
+    owed = again.stage(rows(5), Batch(timestep=5))
+    assert staged(tmp_path) == sorted([committed["staging"], owed["staging"]])
+    again.publish(owed, Batch(timestep=5))
+    again.publish(committed, Batch(timestep=6))
+    assert seen(tmp_path) == {5: [5], 6: [6]}
 
 
 def test_other_attempts_at_a_committed_timestep_are_swept(tmp_path):

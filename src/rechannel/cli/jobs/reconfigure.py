@@ -16,7 +16,7 @@ from rechannel.cli.remote.options import Made, expanded
 from rechannel.cli.remote.strategy import ChosenStrategy
 from rechannel.cli.remote.values import moment, seconds
 from rechannel.cli.screen import say, show, show_json
-from rechannel.errors import RefusedError
+from rechannel.errors import NotReadyError, RefusedError
 
 NOT_DONE = 1
 """Exit code of `--wait` if the reconfiguration did not end as done."""
@@ -27,6 +27,8 @@ GOES_ON = 4
 WAIT = "10min"
 
 _POLL_SECONDS = 0.1
+LOST_SECONDS = 60.0
+"""For how long a job may leave questions without an answer while its reconfiguration is waited for."""
 
 AtOption: TypeAlias = Annotated[
     str | None,
@@ -132,11 +134,22 @@ def check_end(url: str, answer: dict[str, Any], *, wait: float | None) -> None:
 
 
 def wait_for_end(job: Client, id_: str, most: float) -> dict[str, Any]:
-    """The reconfiguration once it is finished, or after `most` seconds."""
-    until = time.monotonic() + most
+    """The reconfiguration once it is finished, or after `most` seconds.
+
+    An answer that is lost is asked for again. Raises NotReadyError if there is none for some time.
+    """
+    answered = time.monotonic()
+    until = answered + most
     while True:
-        facts = job.get("reconfigurations", id_)
-        left = until - time.monotonic()
+        try:
+            facts = job.get("reconfigurations", id_)
+        except NotReadyError:
+            if time.monotonic() > min(until, answered + LOST_SECONDS):
+                raise
+            time.sleep(_POLL_SECONDS)
+            continue
+        answered = time.monotonic()
+        left = until - answered
         if not facts["open"] or left <= 0:
             return facts
         time.sleep(min(_POLL_SECONDS, left))

@@ -118,10 +118,11 @@ class Client:
         try:
             answer = self._http.request(method, address, **more)
         except httpx.ReadTimeout as error:
-            msg = (
-                f"{self._url} has not answered in time: its driver hangs, or has very long timesteps. The request"
-                f" may still be carried out: see `rechannel history {self._url}`"
-            )
+            msg = f"{self._url} has not answered in time: its driver hangs, or has very long timesteps"
+            if method != "GET":
+                msg += (
+                    f". The request may still be carried out: see `rechannel history {self._url}`"
+                )
             raise NotReadyError(msg) from error
         except httpx.HTTPError as error:
             msg = f"nothing answers at {self._url} ({error}): check that the job is running and served there"

@@ -69,7 +69,16 @@ class Failures:
             if gone is not None:
                 raise gone from error
             return
-        if verdict is Verdict.DEAD_LETTER and lane.bury(work, error):
+        buried = False
+        if verdict is Verdict.DEAD_LETTER:
+            try:
+                buried = lane.bury(work, error)
+            except (
+                Exception
+            ) as failed:  # the place of dead letters, or the sink that is asked what it has
+                self._again(lane, lane.meant(failed, work.batch))
+                return
+        if buried:
             self._trouble(f"sink {lane.name}", None)
             with self._gate.changed:
                 lane.done()
@@ -81,6 +90,12 @@ class Failures:
         elif verdict is Verdict.SKIP:
             self._quarantine(lane, work, error)
         else:
+            raise error
+
+    def _again(self, lane: Lane, error: BaseException) -> None:
+        """Let a sink whose rows could not become dead letters try again. Raises errors that end the job."""
+        lane.trouble = one_line(error)
+        if fatal(error) or not (self.waited(lane, lane.failures, error) or self._put_off(lane)):
             raise error
 
     def waited(self, lane: Lane, failures: int, error: BaseException) -> bool:

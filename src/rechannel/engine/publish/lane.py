@@ -164,7 +164,8 @@ class Lane:
         """Publish a timestep. Returns the duration in milliseconds; raises what the sink raises."""
         began = time.perf_counter()
         staged, writer = work.staged, self.writer
-        if isinstance(writer, WithDeadLetters) and writer.buried(work.batch):
+        before = work.again or self.failures > 0  # only then it may have become dead letters
+        if isinstance(writer, WithDeadLetters) and before and writer.buried(work.batch):
             if work.journalled:
                 self.record(work.batch, f"dead letters in {writer.path}")
             return (time.perf_counter() - began) * 1e3
@@ -237,7 +238,15 @@ class Lane:
     def close(self) -> None:
         """Close the writer and earlier ones."""
         for each in (self.writer, *self.spent):
-            each.close()
+            try:
+                each.close()
+            except Exception as error:
+                _LOG.warning(
+                    "sink %r is no longer used and could not be closed: %s",
+                    self.name,
+                    one_line(error),
+                    extra=fields("not_closed", sink=self.name, reason=error),
+                )
 
     def standing(self) -> dict[str, Any]:
         """Return the timesteps that it owes, the oldest, failed attempts, the error, the reason of a quarantine."""

@@ -136,8 +136,15 @@ class Publisher:
         self._quarantining.forget_others({lane.key for lane in self._lanes.values()})
 
     def _take_up(self, lane: Lane, state: JournalState) -> None:
-        for timestep, what in owed(state, lane.name, lane.who).items():
-            self._add(lane, lane.from_journal(self._rows_of, self._columns, timestep, what))
+        for work in self._works(lane, state):
+            self._add(lane, work)
+
+    def _works(self, lane: Lane, state: JournalState) -> list[Work]:
+        """Return all that a sink owes. Raises RefusedError for rows that the present program cannot make."""
+        return [
+            lane.from_journal(self._rows_of, self._columns, timestep, what)
+            for timestep, what in owed(state, lane.name, lane.who).items()
+        ]
 
     # Around a commit -----------------------------------------------------------------------------------------
 
@@ -307,7 +314,8 @@ class Publisher:
     def release(self, sink: str) -> int:
         """Let a sink in quarantine publish what it owes, in order.
 
-        Returns the number of timesteps. Raises NotReadyError if the sink is not in quarantine.
+        Returns the number of timesteps. Raises NotReadyError if the sink is not in quarantine, RefusedError if the
+        present program cannot make the rows that it owes.
         """
         with self._letting_out:
             lane = self._lanes.get(sink)
@@ -315,6 +323,8 @@ class Publisher:
                 there = sorted(name for name, each in self._lanes.items() if each.quarantine)
                 msg = f"sink {sink!r} is not in quarantine; sinks in quarantine: {there}"
                 raise NotReadyError(msg)
+            # What it owes may need the program of then: that is told before anything is released.
+            self._works(lane, self._journal.state)
             self._quarantining.let_out(lane)
             with self._gate.changed:
                 lane.done()

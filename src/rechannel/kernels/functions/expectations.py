@@ -7,6 +7,7 @@ the timestep. As long as all rows do, nothing is done per row. The built-in expe
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
@@ -109,7 +110,8 @@ class InSet:
     def met(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """See `Expectation`."""
         values = batch.column(self.column)
-        found = pc.is_in(values, value_set=pa.array(self.values, values.type))
+        held = [value for value in self.values if _is_held(value, values.type)]
+        found = pc.is_in(values, value_set=pa.array(held, values.type))
         return pc.or_(found, values.is_null())
 
     def describe(self) -> str:
@@ -297,9 +299,21 @@ def _tried(expectation: Satisfies, batch: pa.RecordBatch) -> tuple[pa.BooleanArr
 def _like(value: Any, kind: pa.DataType) -> pa.Scalar:
     """Return a value as one of a column, if the column can hold it."""
     try:
-        return pa.scalar(value, kind)
+        return pa.scalar(value, kind) if _is_held(value, kind) else pa.scalar(value)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return pa.scalar(value)
+
+
+def _is_held(value: Any, kind: pa.DataType) -> bool:
+    """Return whether a column of whole numbers or days can hold a value: Arrow would cut off fractions and hours."""
+    if not (pa.types.is_integer(kind) or pa.types.is_date(kind)):
+        return True
+    if isinstance(value, dt.datetime):
+        return False
+    try:
+        return bool(pa.scalar(value, kind).as_py() == value)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return not isinstance(value, float)
 
 
 def _no_rows(schema: pa.Schema) -> pa.RecordBatch:

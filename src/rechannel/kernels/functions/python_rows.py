@@ -8,7 +8,7 @@ that only rows with such values are affected.
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC
 from decimal import Decimal
 from functools import cache, partial
@@ -250,7 +250,7 @@ def column_of(values: Sequence[Any], field: pa.Field, what: Label) -> pa.Array:
 
     Raises UserFunctionError naming the field and the first value that does not fit.
     """
-    if pa.types.is_integer(field.type):
+    if _has_integers(field.type):
         _refuse_fractions(values, field, what)
     try:
         return pa.array(values, type=field.type)
@@ -263,13 +263,61 @@ _REFUSALS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
 def _refuse_fractions(values: Sequence[Any], field: pa.Field, what: Label) -> None:
-    """Raise UserFunctionError for fractions, which Arrow would silently truncate."""
-    if any(issubclass(kind, _FRACTIONS) for kind in set(map(type, values))):
-        row = next(i for i, value in enumerate(values) if isinstance(value, _FRACTIONS))
+    """Raise UserFunctionError for fractions, which Arrow would silently truncate, at any level."""
+    if _has_fraction(values, field.type):
+        row = next(i for i, value in enumerate(values) if _has_fraction([value], field.type))
         raise _unfit(values[row], field, what(row))
 
 
 _FRACTIONS = (float, np.floating, Decimal)
+
+
+@cache
+def _has_integers(kind: pa.DataType) -> bool:
+    """Whether a type has integers at any level."""
+    if pa.types.is_integer(kind):
+        return True
+    return any(_has_integers(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _has_fraction(values: Iterable[Any], kind: pa.DataType) -> bool:
+    """Whether one of some values of a type has a fraction where the type has an integer."""
+    if not _has_integers(kind):
+        return False
+    if pa.types.is_integer(kind):
+        return any(issubclass(each, _FRACTIONS) for each in set(map(type, values)))
+    some = [value for value in values if value is not None]
+    if pa.types.is_struct(kind):
+        fields = ((i, kind.field(i)) for i in range(kind.num_fields))
+        return any(
+            _has_fraction([_member(value, i, field.name) for value in some], field.type)
+            for i, field in fields
+        )
+    if pa.types.is_map(kind):
+        pairs = [
+            pair for value in some for pair in (value.items() if _is_mapping(value) else value)
+        ]
+        return any(
+            _has_fraction([pair[side] for pair in pairs], part)
+            for side, part in enumerate((kind.key_type, kind.item_type))
+        )
+    return _has_fraction([each for value in some for each in _elements(value)], kind.value_type)
+
+
+def _is_mapping(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _member(value: Any, place: int, name: str) -> Any:
+    """Return a member of a struct, given as a mapping or as a tuple; None if it has none there."""
+    if _is_mapping(value):
+        return value.get(name)
+    return value[place] if isinstance(value, tuple) and place < len(value) else None
+
+
+def _elements(value: Any) -> Iterable[Any]:
+    """Return what a list has; nothing for what is no list, which Arrow refuses."""
+    return value if isinstance(value, Iterable) else ()
 
 
 def _first_unfit(values: Sequence[Any], field: pa.Field) -> int:

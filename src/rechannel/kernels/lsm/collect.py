@@ -218,7 +218,7 @@ def _owned(
     if counting is not None:
         rows, groups = rows[counting], groups[counting]
     columns = take([segment.column(i) for i in range(len(segment.schema))], rows)
-    if hash_is_key(keys):
+    if hash_is_key(keys) and hash_is_key(columns[: len(keys)]):
         return needles[groups], rows, columns
     if alone:
         owners = groups

@@ -67,14 +67,14 @@ class CogroupLogic(WholeWindows, TwoSided):
         if self.window_us is None:
             frames = self._frames(arrivals.keys, arrivals.groups.ids, sides, slots)
             shown, hashes = self._made(arrivals.keys, arrivals.hashes, frames)
-        kept = late if self.window_us is not None else np.ones(len(sides), dtype=np.bool_)
+        left_out = late if self.window_us is not None else np.ones(len(sides), dtype=np.bool_)
         return OperatorOutput(
             state=[],
             dropped=None,
             output=shown,
             output_hashes=hashes,
             late=self._late(arrivals, late),
-            changed=self._kept(arrivals, slots, sides, kept),
+            changed=self._kept(arrivals, slots, sides, left_out),
         )
 
     def fire(self, keys: Columns, state: Columns, hashes: HashArray, clock: Clock) -> Emitted:

@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
+from operator import index
 from typing import Any, overload
 
 import numpy as np
@@ -38,6 +39,8 @@ class _Grown:
 
     dropped: int = 0
     appended: list[Any] = field(default_factory=list)
+    taken: int = 0
+    """How many of the appended elements were removed again, the first ones."""
 
 
 class ListHandle(Sequence[Any]):
@@ -70,19 +73,19 @@ class ListHandle(Sequence[Any]):
         if change.dropped < self._stored:
             change.dropped += 1
         else:
-            del change.appended[0]
+            change.taken += 1
         return first
 
     def clear(self) -> None:
         """Remove all elements."""
         change = self._change()
-        change.dropped, change.appended = self._stored, []
+        change.dropped, change.appended, change.taken = self._stored, [], 0
 
     def __len__(self) -> int:
-        change = self._grown.get(self._cursor.key)
-        return (
-            self._stored if change is None else self._stored - change.dropped + len(change.appended)
-        )
+        change, stored = self._grown.get(self._cursor.key), self._stored
+        if change is None:
+            return stored
+        return stored - change.dropped + len(change.appended) - change.taken
 
     @overload
     def __getitem__(self, which: int) -> Any: ...
@@ -91,7 +94,20 @@ class ListHandle(Sequence[Any]):
     def __getitem__(self, which: slice) -> list[Any]: ...
 
     def __getitem__(self, which: int | slice) -> Any:
-        return self._values()[which]
+        if isinstance(which, slice):
+            return self._values()[which]
+        at, size = index(which), len(self)
+        at += size if at < 0 else 0
+        if not 0 <= at < size:
+            msg = f"state {self._name!r} has {size} elements, and none at {which}"
+            raise IndexError(msg)
+        change = self._grown.get(self._cursor.key)
+        if change is None:
+            return self._stored_values()[at]
+        left = self._stored - change.dropped
+        if at < left:
+            return self._stored_values()[change.dropped + at]
+        return change.appended[change.taken + at - left]
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._values())
@@ -113,13 +129,17 @@ class ListHandle(Sequence[Any]):
         return change
 
     def _values(self) -> list[Any]:
+        change, stored = self._grown.get(self._cursor.key), self._stored_values()
+        if change is None:
+            return stored
+        return [*stored[change.dropped :], *change.appended[change.taken :]]
+
+    def _stored_values(self) -> list[Any]:
         key = self._cursor.key
         if self._read[0] != key:
             start = self._bounds[key]
             self._read = key, values_in(self._column.slice(start, self._stored), self._state)
-        change = self._grown.get(key)
-        stored = self._read[1]
-        return stored if change is None else [*stored[change.dropped :], *change.appended]
+        return self._read[1]
 
     def _fit(self, value: Any) -> Any:
         if value is None:
@@ -143,10 +163,11 @@ class ListHandle(Sequence[Any]):
             change = self._grown.get(key)
             if change is None:
                 continue
-            start, count, place = self._bounds[key], len(change.appended), places[key]
+            added = change.appended[change.taken :]
+            start, count, place = self._bounds[key], len(added), places[key]
             ended += range(start, start + change.dropped)
             owners += [key] * count
-            values += change.appended
+            values += added
             numbers += range(place, place + count)
             places[key] = place + count
         if owners:
@@ -216,7 +237,11 @@ class MapHandle(MutableMapping[Any, Any]):
         return iter(self._present())
 
     def __len__(self) -> int:
-        return len(self._present())
+        stored = self._stored()
+        size = len(stored)
+        for entry, value in self._written.get(self._cursor.key, {}).items():
+            size += (value is not GONE) - (entry in stored)
+        return size
 
     def clear(self) -> None:
         """Remove all entries."""
@@ -286,7 +311,8 @@ def fitting(name: str, field: pa.Field) -> Callable[[Any], Any]:
                 return entry.replace(tzinfo=zone)
             if zone is None:
                 raise TypeError(_unfit(name, field, entry))
-            return entry
+            # Twice a year two instants of a zone are equal in Python.
+            return entry.astimezone(dt.UTC)
 
         return instant
     wanted: type = bool

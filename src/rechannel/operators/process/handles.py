@@ -101,7 +101,7 @@ class ValueHandle:
         self._now = list(values)
         """The same, or what was written for a key."""
         self._again = set[int]()
-        """Keys for which the very object was written that was there."""
+        """Keys for which the very object was written that is stored."""
         self._cleared = False
         """Whether the value of any key was removed."""
         self._read = next((type(value) for value in values if value is not None), None)
@@ -120,7 +120,7 @@ class ValueHandle:
             msg = f"state {self._name!r} cannot be set to None; use clear()"
             raise ValueError(msg)
         at = self._cursor.key
-        if value is self._now[at]:
+        if value is self._old[at]:
             self._again.add(at)
         self._now[at] = value
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rechannel.errors import UserFunctionError
 from rechannel.kernels.columnar.columns import Columns
@@ -267,9 +268,18 @@ def _filled(column: pa.Array, value: Any) -> AnyArray:
     return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
+EXACT = 1 << 53
+"""Up to which whole numbers are doubles exactly."""
+
+
 def _numpy(column: pa.Array, default: Any) -> AnyArray:
+    """Return a column as an array. Whole numbers with nulls are doubles with NaN, as long as those are exact."""
     if default is not None and column.null_count:
         column = column.fill_null(pa.scalar(default, type=column.type))
+    if column.null_count and pa.types.is_integer(column.type):
+        bounds = pc.min_max(column).as_py().values()
+        if any(each is not None and abs(each) > EXACT for each in bounds):
+            return np.array(column.to_pylist(), dtype=object)
     return np.asarray(column.to_numpy(zero_copy_only=False))
 
 

@@ -16,7 +16,7 @@ from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.functions.user_errors import function_name, user_error
 from rechannel.model.buffers import IntArray, Mask
 from rechannel.operators.process.frame_rows import rows_of_answer
-from rechannel.operators.process.track_frame import FrameAnswer, KeyedFrame, as_polars
+from rechannel.operators.process.track_frame import EXACT, FrameAnswer, KeyedFrame, as_polars
 
 if TYPE_CHECKING:
     import polars as pl
@@ -108,7 +108,9 @@ class GroupFrame:
             return values
         kind = values.dtype
         if nothing is None:
-            kind = np.dtype(float) if kind.kind in "iu" else kind
+            if kind.kind in "iu":
+                exact = len(values) == 0 or max(abs(int(values.min())), int(values.max())) <= EXACT
+                kind = np.dtype(float if exact else object)
             kind = np.dtype(object) if kind.kind == "b" else kind
             nothing = np.datetime64("NaT") if kind.kind == "M" else None
         out = np.full(len(self), nothing, dtype=kind)

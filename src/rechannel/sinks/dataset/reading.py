@@ -75,13 +75,18 @@ class Output:
 
         Raises NotReadyError if some of their rows do not count, since rows with their keys came later.
         """
+        return [address_of(self.store, each.key) for each in self._plain]
+
+    @property
+    def _plain(self) -> tuple[DataFile, ...]:
+        """Its files, if all of their rows count. Raises NotReadyError as `files` does."""
         if not self.is_plain:
             msg = (
                 f"the files of {self.path} have rows that others with their keys replace: read it with table(),"
                 " dataframe(), polars(), pandas() or the text that duckdb() returns"
             )
             raise NotReadyError(msg)
-        return self.all_files
+        return self.named
 
     @property
     def all_files(self) -> list[str]:
@@ -105,7 +110,7 @@ class Output:
             from pyarrow import fs
 
             filesystem, root = fs.FileSystem.from_uri(self.path)
-            paths = [f"{root.rstrip('/')}/{each.key}" for each in self.named if self.files]
+            paths = [f"{root.rstrip('/')}/{each.key}" for each in self._plain]
         else:
             paths = self.files
         return ds.dataset(paths, schema=self.schema, format="parquet", filesystem=filesystem)
@@ -153,9 +158,7 @@ class Output:
         Files are hard links if possible, else copies. Raises NotReadyError as `files` does, RefusedError if
         the folder exists.
         """
-        return linked(
-            self.store, [each.key for each in self.named if self.files], os.fspath(folder)
-        )
+        return linked(self.store, [each.key for each in self._plain], os.fspath(folder))
 
     def duckdb(self) -> str:
         """Return a query in DuckDB's SQL that has its rows: `duckdb.sql(output.duckdb())`."""

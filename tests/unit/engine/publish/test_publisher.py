@@ -511,7 +511,10 @@ def burying(shown: str) -> tuple[Bench, Failing, Sink]:
     both[shown].shows = lambda batch: True  # type: ignore[attr-defined]
     bench.behind = WithDeadLetters(path="dead", **both)  # type: ignore[assignment]
     bench.publisher = bench.made()
-    bench.commit(1)
+    committed(bench, 1)
+    # The driver died before it had journalled what became of the timestep.
+    bench.publisher = bench.made()
+    bench.publisher.recover(bench.state)
     while bench.publisher.publish_next():
         pass
     return bench, fail, letters
@@ -527,6 +530,61 @@ def test_what_is_shown_already_does_not_become_a_dead_letter_as_well():
     bench, fail, letters = burying("main")
     assert (fail.failed, letters.calls) == (2, [])
     assert [e.dropped for e in bench.told if e.sink == "behind"] == [""]
+
+
+def test_a_healthy_sink_does_not_need_the_place_of_its_dead_letters():
+    letters = Sink()
+    letters.shows = lambda batch: 1 / 0  # type: ignore[attr-defined]
+    failure = OnFailure(then="dead_letter", attempts=2, pause_ms=0, path="dead")
+    bench = Bench(failure=failure)
+    bench.behind = WithDeadLetters(main=bench.behind, letters=letters, path="dead")  # type: ignore[assignment]
+    bench.publisher = bench.made()
+    bench.commit(1)
+    while bench.publisher.publish_next():
+        pass
+    assert [e.dropped for e in bench.told if e.sink == "behind"] == [""]
+
+
+def test_dead_letters_that_cannot_be_written_now_are_written_later():
+    fail, missing = Failing(times=9), Failing(times=2)
+    failure = OnFailure(then="dead_letter", attempts=2, pause_ms=0, path="dead")
+    bench = Bench(behind=Sink(before=fail), failure=failure)
+    letters = Sink(before=missing)
+    bench.behind = WithDeadLetters(main=bench.behind, letters=letters, path="dead")  # type: ignore[assignment]
+    bench.publisher = bench.made()
+    bench.commit(1)
+    while bench.publisher.publish_next():
+        pass
+    assert (missing.failed, fail.failed) == (2, 4)
+    assert letters.calls == [("stage", 1, [100]), ("publish", 1, {"staged": 1})]
+    bench.publisher.check()
+
+
+def test_a_release_that_the_program_cannot_follow_changes_nothing():
+    bench, _ = skipping(2)
+    committed(bench, 1)
+    while bench.publisher.publish_next():
+        pass
+    derived = {
+        "behind": {
+            **bench.state.unpublished[1]["behind"],
+            "derived": True,
+            "outbox": {"gone": ["1"]},
+        }
+    }
+    bench.state = structs.replace(bench.state, unpublished={1: derived})
+    with pytest.raises(RefusedError, match="start once with the program of then"):
+        bench.publisher.release("behind")
+    assert bench.publisher.standing()["behind"]["quarantine"]
+    assert "quarantine" in bench.state.notes
+
+
+def test_a_writer_that_cannot_be_closed_leaves_no_other_open(caplog):
+    bench = Bench()
+    bench.direct.close = lambda: 1 / 0  # type: ignore[method-assign]
+    bench.publisher.close()
+    assert bench.behind.calls == [("close",)]
+    assert "sink 'direct' is no longer used and could not be closed" in caplog.text
 
 
 def test_damaged_state_ends_the_job_whatever_was_chosen():

@@ -195,3 +195,25 @@ def test_what_fits_the_columns_is_taken(name):
 def test_what_is_no_expectation_is_refused(make, said):
     with pytest.raises(DataflowError, match=said):
         make()
+
+
+@pytest.mark.parametrize(
+    ("expectation", "kept"),
+    [
+        (expectations.between("n", 0.5), [1, 2]),
+        (expectations.between("n", most=-0.5), [-1]),
+        (expectations.in_set("n", [1.5, 2]), [2]),
+        (expectations.in_set("n", [1.5]), []),
+        (expectations.in_set("n", [1.0, 2]), [1, 2]),
+    ],
+)
+def test_bounds_between_whole_numbers_are_not_cut_off(expectation, kept):
+    batch = pa.record_batch({"n": pa.array([-1, 0, 1, 2])})
+    assert batch.filter(expectation.met(batch)).column(0).to_pylist() == kept
+
+
+def test_a_bound_within_a_day_is_not_its_beginning():
+    days = [datetime(2026, 1, day, tzinfo=UTC).date() for day in (1, 2, 3)]
+    batch = pa.record_batch({"d": pa.array(days)})
+    from_noon = expectations.between("d", datetime(2026, 1, 2, 12))  # noqa: DTZ001 - a date has no zone
+    assert batch.filter(from_noon.met(batch)).column(0).to_pylist() == days[2:]

@@ -91,6 +91,27 @@ def test_a_column_without_a_hash_cannot_be_counted_distinct():
         ag.CountDistinct(column="v").state_fields([field(pa.month_day_nano_interval())])
 
 
+def test_members_that_are_null_at_other_places_are_other_values():
+    inner = pa.struct([("x", pa.int64()), ("y", pa.int64())])
+    kind = pa.struct([("a", pa.int64()), ("b", inner), ("c", pa.string())])
+    values = [
+        {"a": 1, "b": {"x": None, "y": 2}, "c": "t"},
+        {"a": 1, "b": {"x": 2, "y": None}, "c": "t"},
+        {"a": None, "b": {"x": 1, "y": 2}, "c": "t"},
+        {"a": 1, "b": None, "c": "t"},
+        {"a": 1, "b": {"x": None, "y": None}, "c": "t"},
+        {"a": 1, "b": {"x": 1, "y": 2}, "c": "t"},
+        None,
+    ]
+    function = ag.CountDistinct(column="v")
+    for twice in (values, values[:2], [*values, *values]):
+        column = pa.array(twice, kind)
+        groups = Groups(starts=np.zeros(1, dtype=np.int64), rows=len(twice))
+        (count,) = function.final(function.partial([column], groups), [pa.field("v", kind)])
+        distinct = {str(value) for value in twice if value is not None}
+        assert count.as_py() == len(distinct)
+
+
 def test_values_that_make_no_sense_are_refused():
     with pytest.raises(ValueError, match="n=0"):
         ag.LastN(column="v", n=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 from random import Random
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -1132,3 +1133,111 @@ def test_a_value_that_is_set_to_what_it_was_lives_as_long_as_another_one():
     assert set(bench.state("n")) == {"ann", "cid"}
     bench.step(("dan", 1, 0), now=4_500)
     assert set(bench.state("n")) == {"cid", "dan"}
+
+
+def test_a_value_that_is_changed_and_changed_back_lives_as_long_as_in_two_timesteps():
+    def flips(user, rows, context):
+        for row in rows:
+            context.value("flag").set(bool(row.v))
+        return []
+
+    bench = Bench(flips, states={"flag": rc.states.value_state("flag BOOLEAN", ttl="2 seconds")})
+    bench.step(("ann", 1, 0), ("bob", 1, 0), now=1_000)
+    bench.step(("ann", 0, 0), ("ann", 1, 0), now=2_500)
+    bench.step(("cid", 1, 0), now=4_000)
+    assert set(bench.state("flag")) == {"ann", "cid"}
+
+
+@pytest.mark.parametrize(
+    ("state", "value"),
+    [
+        ("a ARRAY<BIGINT>", [1, 1.9]),
+        ("a STRUCT<x: INT, y: STRING>", {"x": 2.7, "y": "t"}),
+        ("a STRUCT<x: INT, y: STRING>", (2.7, "t")),
+        ("a MAP<STRING, BIGINT>", {"k": 1.5}),
+        ("a MAP<BIGINT, STRING>", [(1.5, "k")]),
+        ("a ARRAY<STRUCT<x: ARRAY<BIGINT>>>", [{"x": [1]}, None, {"x": [0.5]}]),
+    ],
+)
+def test_a_fraction_in_whole_numbers_is_refused_at_every_level(state, value):
+    def sets(user, rows, context):
+        context.value("a").set(value)
+        return []
+
+    bench = Bench(sets, states={"a": rc.states.value_state(state)})
+    with pytest.raises(UserFunctionError):
+        bench.step(("ann", 1, 0))
+
+
+def test_whole_numbers_at_every_level_are_kept():
+    value = [{"x": [1, None, 2]}, None, {"x": None}]
+
+    def sets(user, rows, context):
+        context.value("a").set(value)
+        return []
+
+    kind = "a ARRAY<STRUCT<x: ARRAY<BIGINT>>>"
+    bench = Bench(sets, states={"a": rc.states.value_state(kind)})
+    bench.step(("ann", 1, 0))
+    assert bench.state("a") == {"ann": [{"a": value}]}
+
+
+def test_a_list_is_drained_and_read_by_position_as_a_list_is():
+    seen = []
+
+    def drains(user, rows, context):
+        found, twin = context.list("many"), list(context.list("many"))
+        random = Random(len(twin))
+        for row in rows:
+            found.append(row.v)
+            twin.append(row.v)
+            while twin and random.random() < 0.6:
+                assert found.popleft() == twin.pop(0)
+            assert (len(found), list(found)) == (len(twin), twin)
+            for at in range(-len(twin), len(twin)):
+                assert found[at] == twin[at]
+            for at in (len(twin), -len(twin) - 1):
+                with pytest.raises(IndexError):
+                    found[at]
+        seen.append(twin)
+        return []
+
+    bench = Bench(drains, tasks=1, states={"many": rc.states.list_state("v BIGINT")})
+    for first in range(0, 30, 6):
+        bench.step(*(("ann", first + n, 0) for n in range(6)))
+        assert bench.state("many").get("ann", []) == seen[-1]
+    assert len(seen) == 5
+
+
+def test_a_map_knows_its_size():
+    def counts(user, rows, context):
+        seen, twin = context.map("seen"), dict(context.map("seen"))
+        for row in rows:
+            if row.v in seen and row.v % 2:
+                del seen[row.v]
+                del twin[row.v]
+            else:
+                seen[row.v] = twin[row.v] = row.v
+            assert (len(seen), bool(seen)) == (len(twin), bool(twin))
+        return []
+
+    states = {"seen": rc.states.map_state("v BIGINT", "n BIGINT")}
+    bench = Bench(counts, tasks=1, states=states)
+    for numbers in ((1, 2, 1), (3, 2, 3, 3), (1, 1, 1), (2, 5)):
+        bench.step(*(("ann", n, 0) for n in numbers))
+
+
+def test_two_instants_that_are_equal_in_their_zone_are_two_entries():
+    berlin = ZoneInfo("Europe/Berlin")
+    twice = [datetime(2024, 10, 27, 2, 30, fold=fold, tzinfo=berlin) for fold in (0, 1)]
+
+    def both(user, rows, context):
+        seen = context.map("seen")
+        for at in twice:
+            seen[at] = seen.get(at, 0) + 1
+        return [("size", len(seen))]
+
+    states = {"seen": rc.states.map_state("at TIMESTAMP", "n BIGINT")}
+    bench = Bench(both, states=states)
+    assert bench.step(("ann", 1, 0)) == [("ann", "size", 2)]
+    assert bench.step(("ann", 1, 0)) == [("ann", "size", 2)]

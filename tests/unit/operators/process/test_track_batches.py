@@ -247,3 +247,13 @@ def test_a_sum_is_exact_or_an_error(kind: str, values: list[int], total: int | N
             frame.sum("v")
     else:
         assert frame.sum("v").tolist() == [total]
+
+
+def test_whole_numbers_beyond_doubles_stay_exact_beside_keys_without_values() -> None:
+    large = (1 << 53) + 1
+    rows = [(A, (large, 0.5, "x")), (B, (None, 1.5, "y"))]
+    frame = frame_of(rows, {A: (large, large)})
+    assert frame.last("v").tolist() == [large, None]
+    assert frame.previous("n").tolist() == [large, None]
+    small = frame_of([(A, (5, 0.5, "x")), (B, (None, 1.5, "y"))])
+    assert small.last("v").dtype == np.float64

@@ -10,6 +10,7 @@ of its parts, so the state does not depend on order or on how rows were split.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,7 +67,7 @@ class CountDistinct(OneColumn):
     def partial(self, values: Columns, groups: Groups) -> Columns:
         """Sketches of raw rows."""
         array = plain(values[0])
-        hashes, lengths = hash_columns([array]), groups.sizes
+        hashes, lengths = _hashed(array), groups.sizes
         valid = validity(array)
         if valid is not None:
             hashes, lengths = hashes[valid], total(valid, groups)
@@ -104,6 +105,26 @@ class CountDistinct(OneColumn):
         ranks = np.arange(len(hashes)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         kept = column(pa.uint64(), hashes[ranks < self.k])
         return list_column(_KIND, np.minimum(sizes, self.k), kept)
+
+
+def _hashed(array: pa.Array) -> HashArray:
+    """Hash values. A null leaves the hash of a key unchanged: here, which members of a struct are null counts too."""
+    hashes, masks = hash_columns([array]), list(_null_members(array))
+    nulls = np.logical_or.reduce(masks) if masks else np.zeros(0, np.bool_)
+    some = np.flatnonzero(nulls)
+    if len(some):
+        given = [pa.array(hashes[some].view(np.int64)), *(pa.array(mask[some]) for mask in masks)]
+        hashes = hashes.copy()
+        hashes[some] = hash_columns(given)
+    return hashes
+
+
+def _null_members(array: pa.Array) -> Iterator[Mask]:
+    """Yield where each member of a struct is null, at every level of structs."""
+    if pa.types.is_struct(array.type):
+        for member in array.flatten():
+            yield ~np.asarray(member.is_valid().to_numpy(zero_copy_only=False))
+            yield from _null_members(member)
 
 
 def _hashes(flat: pa.Array) -> HashArray:

@@ -62,11 +62,23 @@ export class Form extends Component {
   constructor() {
     super();
     this.state = { change: "rescale", strategy: "all_at_once", typed: {}, cause: "", plan: null, said: null, wrong: null, busy: false };
+    this.edits = 0;
+  }
+
+  /** Another node of the graph is another operator of the change, unless one was typed. */
+  componentDidUpdate(before) {
+    if (before.job.chosen !== this.props.job.chosen) this.edited({});
+  }
+
+  /** What is shown now has not been planned; an answer that is under way is of what was shown before. */
+  edited(more) {
+    this.edits += 1;
+    this.setState((state) => ({ ...(typeof more === "function" ? more(state) : more), plan: null, said: null, wrong: null }));
   }
 
   /** What was typed holds for the plan that was made of it, and for no other. */
   typed(part, name, value) {
-    this.setState(({ typed }) => ({ typed: { ...typed, [part]: { ...typed[part], [name]: value } }, plan: null, said: null, wrong: null }));
+    this.edited(({ typed }) => ({ typed: { ...typed, [part]: { ...typed[part], [name]: value } } }));
   }
 
   parts() {
@@ -91,11 +103,12 @@ export class Form extends Component {
 
   plan(event) {
     event.preventDefault();
+    const edit = this.edits;
     return this.tried(async () => {
       const [change, strategy] = this.parts().map(({ kind, fields, typed }) => bodyOf(kind, fields, typed));
       const body = `"change":${change},"strategy":${strategy}`;
       const text = await post("/plan", `{${body}}`);
-      return { plan: { text, body, shown: JSON.parse(text) } };
+      return edit === this.edits ? { plan: { text, body, shown: JSON.parse(text) } } : {};
     });
   }
 
@@ -117,7 +130,7 @@ export class Form extends Component {
       <datalist id="source-names">${Object.keys(job.status.sources).map((name) => html`<option key=${name} value=${name} />`)}</datalist>
       ${this.parts().map(({ part, kind, schema, fields, typed }) => html`<fieldset key=${part}>
         <legend>${part === "change" ? "Change" : "Strategy"}</legend>
-        <label>kind <select name=${part} value=${kind} onChange=${(event) => this.setState({ [part]: event.target.value, plan: null, said: null, wrong: null })}>
+        <label>kind <select name=${part} value=${kind} onChange=${(event) => this.edited({ [part]: event.target.value })}>
           ${kindsOf(job.schemas, part === "change" ? "Change" : "Strategy").map(([each]) => html`<option key=${each} value=${each}>${each.replace(/_/g, " ")}</option>`)}</select></label>
         ${fields.map((field) => html`<${Field} key=${`${kind} ${field.name}`} field=${field} id=${`${part}-${field.name}`} value=${typed[field.name]} typed=${(value) => this.typed(part, field.name, value)} />`)}
         <p class="hint">${schema.description.split("\n\n")[0]}</p>
