@@ -323,7 +323,7 @@ class Publisher:
                 there = sorted(name for name, each in self._lanes.items() if each.quarantine)
                 msg = f"sink {sink!r} is not in quarantine; sinks in quarantine: {there}"
                 raise NotReadyError(msg)
-            # What it owes may need the program of then: that is told before anything is released.
+            # What it owes may need the program of then: that is refused before anything is released.
             self._works(lane, self._journal.state)
             self._quarantining.let_out(lane)
             with self._gate.changed:
