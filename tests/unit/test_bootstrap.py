@@ -75,3 +75,25 @@ def test_wrong_use_is_table_key_from_a_lacking_machine():
     done = subprocess.run([BOOTSTRAP], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "usage:" in done.stderr
+
+
+@pytest.mark.parametrize("has_pip", [True, False])
+def test_a_set_up_that_was_interrupted_begins_again(tmp_path, has_pip):
+    environment = tmp_path / "environment"
+    pip = "exit 0" if has_pip else "exit 1"
+    script(environment / "bin" / "python", f'case "$*" in *pip*) {pip};; esac')
+    made = f'mkdir -p "{environment}/bin"; echo >"{tmp_path}/cleared"'
+    whole = (
+        f'printf "#!/bin/sh\\n" >"{environment}/bin/python"; chmod +x "{environment}/bin/python"'
+    )
+    python = script(tmp_path / "python", f'case "$*" in *--clear*) {made}; {whole};; esac')
+    script(tmp_path / "java" / "bin" / "java", "echo 'openjdk version \"17.0.1\"' >&2")
+    done = subprocess.run(
+        [BOOTSTRAP, environment, "test"],
+        env={**os.environ, "PYTHON": str(python), "JAVA_HOME": str(tmp_path / "java")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "cleared").exists() is not has_pip
