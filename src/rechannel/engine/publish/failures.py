@@ -139,8 +139,11 @@ class Failures:
         reason = one_line(error)
         self._quarantining.put_in(lane, work.batch.timestep, reason)
         with self._gate.changed:
-            lane.quarantine = reason
+            lane.quarantine, leaving = reason, lane.leaving
             self._emptied(lane)
+        if leaving:  # it was removed meanwhile, and was in no quarantine then
+            self.give_up(lane, f"the sink was removed in quarantine ({reason})")
+            self._quarantining.let_out(lane)
 
     def give_up(self, lane: Lane, reason: str) -> None:
         """Give up what a sink owes."""

@@ -49,5 +49,6 @@ class Quarantining:
 
     def _forget(self, who: str) -> None:
         with self._noting:
-            note = released(self._journal.state.notes, who)
-            self._journal.append(Note(kind=NOTE, body=note))
+            notes = self._journal.state.notes
+            if who in quarantined(notes):
+                self._journal.append(Note(kind=NOTE, body=released(notes, who)))

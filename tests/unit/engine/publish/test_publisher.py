@@ -480,6 +480,24 @@ def test_a_sink_that_is_removed_in_quarantine_owes_nothing():
     assert "quarantine" not in bench.state.notes
 
 
+def test_a_sink_that_is_removed_while_it_goes_into_quarantine_owes_nothing():
+    bench, _ = skipping(2)
+    committed(bench, 1)
+    failures = bench.publisher._failures
+    put_in = failures._quarantining.put_in
+
+    def removed_meanwhile(*given: Any) -> None:
+        put_in(*given)
+        bench.publisher.switch_to(bench.sinks[:1], {"direct": bench.direct})
+
+    failures._quarantining.put_in = removed_meanwhile  # type: ignore[method-assign]
+    while bench.publisher.publish_next():
+        pass
+    assert [bool(e.dropped) for e in bench.told if e.sink == "behind"] == [True]
+    assert "quarantine" not in bench.state.notes
+    assert ("close",) in bench.behind.calls
+
+
 def test_only_what_is_in_quarantine_is_released():
     with pytest.raises(NotReadyError, match="not in quarantine; sinks in quarantine"):
         Bench().publisher.release("behind")
