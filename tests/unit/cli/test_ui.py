@@ -214,8 +214,8 @@ def test_the_command_says_where_and_ends_at_a_signal(changed):
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         try:
             url = re.search(r"http://\S+", process.stdout.readline())[0]
-            file, token = re.search(r"in (\S+): (\S+)$", process.stdout.readline()).groups()
-            assert Path(file).read_text(encoding="ascii").strip() == token
+            (file,) = re.search(r"Its token is in (\S+)$", process.stdout.readline()).groups()
+            token = Path(file).read_text(encoding="ascii").strip()
             headers = {"Authorization": f"Bearer {token}"}
             answer = httpx.get(f"{url}/status", headers=headers, trust_env=False, timeout=60)
             assert answer.json()["name"] == "clicks"
