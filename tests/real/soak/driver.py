@@ -6,12 +6,18 @@ did not answer before it was killed, the next one does: a change may then be ask
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import json
 import os
 import time
+from collections import Counter
 from pathlib import Path
 from random import Random
 from typing import Any
+
+import psutil
+import pyarrow as pa
 
 import rechannel as rc
 from rechannel import aggregates as agg
@@ -28,6 +34,7 @@ LOGICS: tuple[dict[str, Any], ...] = (PLAIN, {**PLAIN, "since": agg.count()})
 """What the totals are: without, and with the column that comes and goes."""
 AGAIN: dict[str, Any] = {"then": "stop", "attempts": 1_000, "pause_ms": 300}
 STATUS = "status.json"
+HEAP_EVERY_S = 600.0
 CALM = {
     "spark__executor__heartbeatInterval": "4s",
     "spark__network__timeout": "20s",
@@ -109,8 +116,12 @@ def drive(given: dict[str, Any], number: int) -> dict[str, Any]:
     job, logic = start(given, spark)
     hands = Hands(job, spark, logic)
     box, status = Path(given["mailbox"]), Path(given["place"]) / STATUS
-    told = 0.0
+    told, looked = 0.0, time.monotonic()
     while not hands.stopped:
+        if time.monotonic() - looked > HEAP_EVERY_S:
+            looked = time.monotonic()
+            with (Path(given["place"]) / f"heap-{number}.jsonl").open("a") as file:
+                file.write(json.dumps(heap()) + "\n")
         if time.monotonic() - told > 1:
             told = time.monotonic()
             _write(status, {"number": number, **hands.status()})
@@ -122,6 +133,36 @@ def drive(given: dict[str, Any], number: int) -> dict[str, Any]:
             raise RuntimeError("the job ended of itself")
     spark.stop()
     return {"timestep": job.status.timestep}
+
+
+class MallInfo(ctypes.Structure):
+    """What glibc's `mallinfo2` returns."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    )
+
+
+def heap() -> dict[str, Any]:
+    """Where the memory of this process is: in use or held free by malloc, in Arrow's pool, and in which objects."""
+    gc.collect()
+    found = gc.get_objects()
+    kinds = Counter(f"{type(each).__module__}.{type(each).__qualname__}" for each in found)
+    libc = ctypes.CDLL(None)
+    libc.mallinfo2.restype = MallInfo
+    now = libc.mallinfo2()
+    return {
+        "at": time.time(),
+        "rss_mib": psutil.Process().memory_info().rss >> 20,
+        "malloc": {name: getattr(now, name) for name in ("hblkhd", "uordblks", "fordblks")},
+        "arrow": pa.total_allocated_bytes(),
+        "objects": len(found),
+        "kinds": dict(kinds.most_common(40)),
+    }
 
 
 def _write(path: Path, facts: dict[str, Any]) -> None:

@@ -168,6 +168,7 @@ def report(one: Soak, done: Counter[Kind], others: list[list[Any]]) -> tuple[Ver
         f"totals with the column {seen.with_column:,}, without {seen.without_column:,}; {one.checks} comparisons"
     )
     span = time.monotonic() - one.watch.begun
+    one.watch.write(one.place / "samples.jsonl")
     verdicts = judge(one.watch.samples, LIMITS, Rules(from_s=span / 2))
     for verdict in verdicts:
         one.say(str(verdict))
