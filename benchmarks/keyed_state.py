@@ -123,6 +123,8 @@ BENCHMARK = Benchmark(
     goals={
         "hdfs": 4.0,
         "rocksdb": 8.0,
+        "hdfs_small": 4.0,
+        "rocksdb_small": 4.0,
         "hdfs_small_inline": 4.0,
         "rocksdb_small_inline": 4.0,
         "bound_floor": 1.0,

@@ -18,6 +18,8 @@ from typing import Any
 
 import pyspark
 
+from benchmarks.harness import Parameters
+
 PATIENCE_SECONDS = 180.0
 POLL_SECONDS = 0.05
 ROLES = ("jobmanager", "taskmanager")
@@ -144,6 +146,17 @@ def environment(home: Path, logs: Path) -> dict[str, str]:
     own = {"FLINK_HOME": home, "FLINK_LOG_DIR": logs, "FLINK_PID_DIR": logs}
     told = {name: str(path) for name, path in own.items()}
     return {**kept, **told, "HADOOP_CLASSPATH": hadoop_classes()}
+
+
+def heap_settings(parameters: Parameters) -> dict[str, str]:
+    """As many slots as the other side has cores, as much memory as its JVM, and state on the heap."""
+    return {
+        "taskmanager.numberOfTaskSlots": str(parameters["cores"]),
+        "taskmanager.memory.process.size": str(parameters["driver_memory"]),
+        # State on the heap is Flink's fastest; it needs no managed memory.
+        "taskmanager.memory.managed.fraction": "0.05",
+        "execution.checkpointing.dir": f"file://{parameters['scratch']}/checkpoints",
+    }
 
 
 def hadoop_classes() -> str:

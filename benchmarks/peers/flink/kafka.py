@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.harness import Measurement, Parameters
 from benchmarks.kafka_topics import clocked_producer, create, waits
-from benchmarks.peers.flink.cluster import cluster, submitted
+from benchmarks.peers.flink.cluster import cluster, heap_settings, submitted
 from benchmarks.peers.flink.environment import CONNECTOR, archive, home, python
 
 VERSION = "2.3.0"
@@ -77,11 +77,5 @@ def flink_settings(parameters: Parameters) -> dict[str, str]:
 
 
 def cluster_settings(parameters: Parameters) -> dict[str, str]:
-    """As many slots as the other sides have cores; state on the heap needs no managed memory."""
-    return {
-        "taskmanager.numberOfTaskSlots": str(parameters["cores"]),
-        "taskmanager.memory.process.size": str(parameters["driver_memory"]),
-        "taskmanager.memory.managed.fraction": "0.05",
-        "execution.checkpointing.dir": f"file://{parameters['scratch']}/checkpoints",
-        **flink_settings(parameters),
-    }
+    """Of the cluster."""
+    return {**heap_settings(parameters), **flink_settings(parameters)}

@@ -19,7 +19,7 @@ from benchmarks.harness import Parameters
 from benchmarks.measurements import BatchMeasurement
 from benchmarks.nexmark.events import EVENTS, PER_EPOCH
 from benchmarks.nexmark.query import query
-from benchmarks.peers.flink.cluster import Cluster, cluster, submitted
+from benchmarks.peers.flink.cluster import Cluster, cluster, heap_settings, submitted
 from benchmarks.peers.flink.environment import PARQUET, archive, home, python
 from benchmarks.peers.flink.queries import statements
 from benchmarks.processor import processor_time
@@ -74,13 +74,9 @@ def total(parameters: Parameters) -> int:
 
 
 def cluster_settings(parameters: Parameters) -> dict[str, str]:
-    """As many slots as the other side has cores, as much memory as its JVM, and figures that are fresh."""
+    """Of the cluster, with figures that are fresh."""
     return {
-        "taskmanager.numberOfTaskSlots": str(parameters["cores"]),
-        "taskmanager.memory.process.size": str(parameters["driver_memory"]),
-        # State on the heap needs no managed memory.
-        "taskmanager.memory.managed.fraction": "0.05",
-        "execution.checkpointing.dir": f"file://{parameters['scratch']}/checkpoints",
+        **heap_settings(parameters),
         "metrics.fetcher.update-interval": f"{POLL_SECONDS * 1e3:.0f}ms",
         "web.refresh-interval": f"{POLL_SECONDS * 1e3:.0f}ms",
         **SETTINGS,

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from benchmarks.harness import Parameters
 from benchmarks.outputs import OutputMeasurement, sampled
-from benchmarks.peers.flink.cluster import Cluster, cluster, submitted
+from benchmarks.peers.flink.cluster import Cluster, cluster, heap_settings, submitted
 from benchmarks.peers.flink.environment import home, python
 from benchmarks.variant import report
 
@@ -67,11 +67,7 @@ def cluster_settings(parameters: Parameters) -> dict[str, str]:
     """As many slots as the other side has cores; no waiting where the scheduler would by default."""
     chosen: dict[str, str] = {
         "jobmanager.scheduler": "adaptive",
-        "taskmanager.numberOfTaskSlots": str(parameters["cores"]),
-        "taskmanager.memory.process.size": str(parameters["driver_memory"]),
-        # State is on the heap, which is Flink's fastest; it needs no managed memory.
-        "taskmanager.memory.managed.fraction": "0.05",
-        "execution.checkpointing.dir": f"file://{parameters['scratch']}/checkpoints",
+        **heap_settings(parameters),
         **parameters["flink"]["settings"],
     }
     return chosen

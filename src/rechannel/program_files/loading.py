@@ -115,9 +115,8 @@ def _named(module: ModuleType, name: str, held: Mapping[str, J]) -> J:
 def _refuse_running(module: ModuleType, names: Mapping[str, object]) -> None:
     for name, value in names.items():
         if isinstance(value, RunningJob):
-            with suppress(
-                RechannelError
-            ):  # of the job, or that it takes longer: this command ends as well
+            # Whether it stops in time or fails, this command ends.
+            with suppress(RechannelError):
                 value.stop(STOP_SECONDS)
             msg = (
                 f"{module.__file__} starts its job {name!r} itself: leave .start() to this command,"

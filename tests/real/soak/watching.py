@@ -43,7 +43,7 @@ LIMITS: dict[str, Limit] = {
     f"{EXECUTOR}: {FILES}": Limit(most=800, per_hour=20),
     f"{EXECUTOR}: {THREADS}": Limit(most=200, per_hour=10),
     f"{WORKER}: {MEMORY}": Limit(most=500, per_hour=24),
-    f"{WORKER}: {FILES}": Limit(most=600, per_hour=10),
+    f"{WORKER}: {FILES}": Limit(most=500, per_hour=10),
     f"{WORKER}: {THREADS}": Limit(most=250, per_hour=5),
     "store: journal objects": Limit(most=1_100, per_hour=60),
     "store: journal KiB": Limit(most=4_096, per_hour=256),
@@ -54,7 +54,7 @@ LIMITS: dict[str, Limit] = {
 }
 """Of memory, what is not shared with files or other processes counts. Live heap is what a full collection leaves.
 
-A worker keeps up to 32 consumers of Kafka, which it has once enough partitions were added: with three brokers each has
+A worker keeps up to 24 consumers of Kafka, which it has once enough partitions were added: with three brokers each has
 six threads and some 14 descriptors. The journal
 keeps the entries of up to three times 64 commits, five for each: intent, commit, and what three sinks have published.
 That nothing grows is what the slopes say.

@@ -114,19 +114,12 @@ def test_a_file_without_a_job(program):
         find_job(load(program("")), None)
 
 
-def test_a_file_that_starts_its_job_itself(program):
-    more = "from rechannel.job import InProcess\n"
-    more += "running = users('one', STATE, rows=10).start(in_process=InProcess())\n"
-    module = load(program(more))
-    with pytest.raises(DataflowError, match=r"starts its job 'running' itself: leave \.start"):
-        find_job(module, None)
-    assert not module.running.is_active
-
-
-def test_a_file_that_has_its_job_and_starts_it_itself(program):
-    more = "from rechannel.job import InProcess\n"
-    more += "job = users('one', STATE, rows=10)\nrunning = job.start(in_process=InProcess())\n"
-    module = load(program(more))
+@pytest.mark.parametrize(
+    "text", ["running = {}.start({})", "job = {}\nrunning = job.start({})"], ids=["at once", "then"]
+)
+def test_a_file_that_starts_its_job_itself(program, text):
+    more = text.format(*("users('one', STATE, rows=10)", "in_process=InProcess()"))
+    module = load(program(f"from rechannel.job import InProcess\n{more}\n"))
     with pytest.raises(DataflowError, match=r"starts its job 'running' itself: leave \.start"):
         find_job(module, None)
     assert not module.running.is_active

@@ -73,9 +73,8 @@ class Failures:
         if verdict is Verdict.DEAD_LETTER:
             try:
                 buried = lane.bury(work, error)
-            except (
-                Exception
-            ) as failed:  # the place of dead letters, or the sink that is asked what it has
+            except Exception as failed:
+                # The place of dead letters fails, or the sink, which is asked what it has.
                 self._again(lane, lane.meant(failed, work.batch))
                 return
         if buried:

@@ -32,8 +32,9 @@ BATCH_BYTES = 16 << 20
 """Of keys and values, after which a batch is complete."""
 QUEUE_KB = 4 << 10
 """Kilobytes that a consumer fetches ahead."""
-KEPT = 32
-"""Consumers that a worker keeps. If there are fewer than partitions, what they have fetched ahead is thrown away."""
+KEPT = 24
+"""Consumers that a worker keeps: with three brokers, each has six threads and 14 descriptors. If there are fewer than
+partitions, what they have fetched ahead is thrown away."""
 
 
 _Key = tuple[tuple[tuple[str, str], ...], str, str, int]
