@@ -163,7 +163,9 @@ def test_a_rename_never_moves_into_a_timestep_that_is_there(spark, tmp_path):
         (tmp_path / name / "file").write_text(name)
     assert folder.rename(f"file:{tmp_path}/source", f"file:{tmp_path}/target") is False
     assert sorted(p.name for p in (tmp_path / "target").glob("[!.]*")) == ["file"]
+    assert not folder.exists(f"file:{tmp_path}/other")
     assert folder.rename(f"file:{tmp_path}/source", f"file:{tmp_path}/other") is True
+    assert folder.exists(f"file:{tmp_path}/other")
     assert folder.rename(f"file:{tmp_path}/source", f"file:{tmp_path}/other") is False
     with pytest.raises(MissingFileError, match="nothing"):
         folder.rename(f"file:{tmp_path}/nothing", f"file:{tmp_path}/nowhere")

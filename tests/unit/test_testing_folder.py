@@ -41,6 +41,8 @@ def test_a_rename_shows_a_directory_whole_and_once(folder, tmp_path):
     assert folder.names(f"{root}/hidden") == ["a"]
     assert folder.rename(f"{root}/hidden/a", f"{root}/shown")
     assert folder.names(f"{root}/shown") == ["deep"]
+    assert folder.exists(f"{root}/shown")
+    assert not folder.exists(f"{root}/hidden/a")
     assert not folder.rename(f"{root}/hidden/a", f"{root}/shown")
     folder.make(f"{root}/hidden/b/deep")
     assert not folder.rename(f"{root}/hidden/b", f"{root}/shown")

@@ -141,9 +141,8 @@ class FileWriter:
 
     def shows(self, batch: Batch) -> bool:
         """Return whether readers already see this very batch."""
-        name = published_name(batch.timestep, self.column)
-        there = name in self.folder.names(self.root)
-        return there and is_of(self.folder, f"{self.root}/{name}", batch)
+        target = f"{self.root}/{published_name(batch.timestep, self.column)}"
+        return self.folder.exists(target) and is_of(self.folder, target, batch)
 
     def close(self) -> None:
         """Do nothing: the writer holds no resources."""

@@ -14,6 +14,9 @@ class Folder(Protocol):
     def names(self, path: str) -> list[str]:
         """Return the names in a directory; none if it does not exist."""
 
+    def exists(self, path: str) -> bool:
+        """Return whether there is a directory, without reading what is beside it or in it."""
+
     def make(self, path: str) -> None:
         """Make a directory and its parents."""
 

@@ -43,6 +43,11 @@ class LocalFolder:
             except FileNotFoundError:
                 return []
 
+    def exists(self, path: str) -> bool:
+        """See `Folder.exists`."""
+        with storing("look at", path):
+            return Path(path).is_dir()
+
     def make(self, path: str) -> None:
         """See `Folder.make`."""
         with storing("make", path):

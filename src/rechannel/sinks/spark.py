@@ -161,6 +161,12 @@ class HadoopFolder:
                 return []
             return sorted(status.getPath().getName() for status in system.listStatus(place))
 
+    def exists(self, path: str) -> bool:
+        """See `Folder.exists`."""
+        with _storing("look at", path):
+            system, place = self._system(path)
+            return bool(system.exists(place))
+
     def make(self, path: str) -> None:
         """See `Folder.make`."""
         with _storing("make", path):

@@ -46,8 +46,7 @@ def publish_stepwise(
     source, own = f"{staging}/{name}", f"{PUBLISHING}{name}"
     of_timestep = f"{PUBLISHING}{batch.timestep:012d}-"
     notes = [each for each in folder.names(staging) if each.startswith(of_timestep)]
-    root, _, public = target.rpartition("/")
-    there = public in folder.names(root)
+    there = folder.exists(target)
     if there and not notes:
         check_published(folder, target, batch)
         folder.remove(source)

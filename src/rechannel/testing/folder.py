@@ -45,6 +45,10 @@ class MemoryFolder:
         paths = [p for p in (*self.files, *self.directories) if p.startswith(inside)]
         return sorted({p.removeprefix(inside).partition("/")[0] for p in paths})
 
+    def exists(self, path: str) -> bool:
+        """See `Folder.exists`."""
+        return path in self.directories
+
     def make(self, path: str) -> None:
         """See `Folder.make`."""
         while path and path not in self.directories:
@@ -116,6 +120,11 @@ class FaultyFolder:
         """See `Folder.names`."""
         self._alive()
         return self._inner.names(path)
+
+    def exists(self, path: str) -> bool:
+        """See `Folder.exists`."""
+        self._alive()
+        return self._inner.exists(path)
 
     def make(self, path: str) -> None:
         """`Folder.make`, subject to the injected faults."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -434,6 +435,26 @@ def test_a_rename_that_breaks_off_is_completed(steps, anew):
     other = Batch(timestep=1, incarnation="i", digest="e" * 32)
     with pytest.raises(OtherHistoryError):
         two.publish(two.stage(rows(9), other), other)
+
+
+def test_a_publication_does_not_list_what_was_published_before():
+    class Watched(CopyingFolder):
+        listed: ClassVar[list[str]] = []
+
+        def names(self, path: str) -> list[str]:
+            self.listed.append(path)
+            return super().names(path)
+
+    disk = Watched(MANY)
+    writer = FileWriter(root="/out", owner="o", token="one", folder=disk, write=disk.write)
+    disk.listed.clear()
+    batch = Batch(timestep=1, incarnation="i", digest="d" * 32)
+    staged = writer.stage(rows(1, 2, 3), batch)
+    writer.publish(staged, batch)
+    writer.publish(staged, batch)
+    assert writer.shows(batch)
+    assert disk.listed
+    assert "/out" not in disk.listed
 
 
 def test_so_many_steps_a_publication_has():
