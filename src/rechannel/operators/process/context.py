@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -237,10 +238,20 @@ def pieces_of(
     handles: Handles, timers: Timers, made: Made, keys: Sequence[Any], chosen: Sequence[int]
 ) -> Iterator[Piece]:
     """Yield the rows of all that was written for some keys, and of all timers. Raises UserFunctionError."""
-    places = [0] * len(keys)
+    yield from written_to(handles, made, keys, chosen)
+    yield from timers.pieces(made)
+
+
+def written_to(
+    handles: Handles, made: Made, keys: Sequence[Any], chosen: Sequence[int]
+) -> Iterator[Piece]:
+    """Yield the rows of all that was written to states for some keys. Raises UserFunctionError.
+
+    It costs as much as those keys, however many there are.
+    """
+    places = defaultdict[int, int](int)
     for handle in handles.values():
         if isinstance(handle, ListHandle):
             yield from handle.pieces(made, keys, chosen, places)
         else:
             yield from handle.pieces(made, keys, chosen)
-    yield from timers.pieces(made)

@@ -152,7 +152,7 @@ class ListHandle(Sequence[Any]):
         self._grown.pop(key, None)
 
     def pieces(
-        self, made: Made, keys: Sequence[Any], chosen: Sequence[int], places: list[int]
+        self, made: Made, keys: Sequence[Any], chosen: Sequence[int], places: dict[int, int]
     ) -> Iterator[Piece]:
         """Yield the rows of what was done for some keys. places: next free place of each key in this timestep."""
         owners: list[int] = []

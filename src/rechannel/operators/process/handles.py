@@ -138,13 +138,14 @@ class ValueHandle:
     def pieces(self, made: Made, keys: Sequence[Any], chosen: Sequence[int]) -> Iterator[Piece]:
         """Yield the rows of what was written for some keys."""
         name, state, now, old = self._name, self._state, self._now, self._old
-        places = np.arange(len(now))
+        places = np.array(chosen, dtype=np.int64)
         if len(chosen) < len(now):
-            places = np.array(chosen, dtype=np.int64)
             now, old = [now[key] for key in chosen], [old[key] for key in chosen]
         if not all(map(is_not, now, old)):
             changed = np.fromiter(map(is_not, now, old), np.bool_, len(now))
-            changed |= np.isin(places, list(self._again))
+            if self._again:
+                again = map(self._again.__contains__, chosen)
+                changed |= np.fromiter(again, np.bool_, len(now))
             places, now = places[changed], list(compress(now, changed.tolist()))
         if self._cleared:
             there = np.fromiter(map(is_not, now, repeat(None)), np.bool_, len(now))

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import repeat
 from typing import Any
 
@@ -43,10 +44,11 @@ from rechannel.operators.process.context import (
     handles_of,
     moment_of,
     pieces_of,
+    written_to,
 )
 from rechannel.operators.process.handles import Cursor, Made
 from rechannel.operators.process.processing import Processing
-from rechannel.operators.process.stored import Held, Piece
+from rechannel.operators.process.stored import Held
 
 Process = Callable[[Any, Rows, Context], Any]
 """(key, rows, context) -> rows to emit, or None for none."""
@@ -287,12 +289,14 @@ class _Calls:
         owners = np.repeat(np.arange(len(self.sizes), dtype=np.int64), self.sizes)
         emitted = self._emitted(owners, self.rows, logic.fields)
         shown, hashes = logic.emitted(arrivals, owners, emitted.columns, logic.fields)
+        made, every = self._made(emitted), range(len(self.keys))
+        written = list(pieces_of(self.handles, self.timers, made, self.keys, every))
         aside = {}
         for name, (of, rows) in self.sides.items():
             if rows:
                 owners, fields = np.array(of, dtype=np.int64), logic.sides[name]
-                made = self._emitted(owners, rows, fields).columns
-                aside[name] = logic.emitted(arrivals, owners, made, fields)
+                columns = self._emitted(owners, rows, fields).columns
+                aside[name] = logic.emitted(arrivals, owners, columns, fields)
         return OperatorOutput(
             state=[],
             dropped=None,
@@ -300,31 +304,39 @@ class _Calls:
             output_hashes=hashes,
             dead=logic.dead(arrivals, self.failed),
             side_outputs=aside,
-            changed=logic.layout.changed(arrivals, self._written(range(len(self.keys)), emitted)),
+            changed=logic.layout.changed(arrivals, written),
         )
 
     def fitting(self, chosen: Sequence[int]) -> None:
         """Raise UserFunctionError if what was made for some keys does not fit its columns."""
-        some = set(chosen)
-        self._written(chosen, Emitted())
-        borders = [0, *np.cumsum(self.sizes).tolist()]
-        of = [(key, row) for key in chosen for row in self.rows[borders[key] : borders[key + 1]]]
-        self._emitted([key for key, _ in of], [row for _, row in of], self.logic.fields)
-        for name, side in self.sides.items():
-            pairs = [(key, row) for key, row in zip(*side, strict=True) if key in some]
-            rows = [row for _, row in pairs]
-            self._emitted([key for key, _ in pairs], rows, self.logic.sides[name])
+        for _ in written_to(self.handles, self._made(Emitted()), self.keys, chosen):
+            pass
+        made = [(self._borders, self.rows, self.logic.fields)]
+        for name, (_, rows) in self.sides.items():
+            made.append((self._side_borders[name], rows, self.logic.sides[name]))
+        for borders, rows, fields in made:
+            of = [(key, at) for key in chosen for at in range(borders[key], borders[key + 1])]
+            self._emitted([key for key, _ in of], [rows[at] for _, at in of], fields)
 
-    def _written(self, chosen: Sequence[int], emitted: Emitted) -> list[Piece]:
-        clock = self.arrivals.clock
-        made = Made(
+    @cached_property
+    def _borders(self) -> list[int]:
+        """Where the rows of each key begin, once all functions were called, and where the last ones end."""
+        return [0, *np.cumsum(self.sizes).tolist()]
+
+    @cached_property
+    def _side_borders(self) -> dict[str, list[int]]:
+        """The same for each side output. Its rows are in the order of the keys, as functions are called."""
+        every = np.arange(len(self.keys) + 1)
+        return {name: np.searchsorted(of, every).tolist() for name, (of, _) in self.sides.items()}
+
+    def _made(self, emitted: Emitted) -> Made:
+        return Made(
             timestep=self.arrivals.timestep,
-            now_us=clock.stream_ms * 1_000,
+            now_us=self.arrivals.clock.stream_ms * 1_000,
             held=self.held,
             whose=function_name(self.logic.function),
             emitted=emitted,
         )
-        return list(pieces_of(self.handles, self.timers, made, self.keys, chosen))
 
     def _emitted(
         self, owners: Sequence[int] | IntArray, rows: list[Any], fields: pa.Schema

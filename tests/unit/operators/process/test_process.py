@@ -710,6 +710,28 @@ def test_a_key_that_fails_is_put_back_and_its_rows_are_dead_letters():
     assert bench.state("recent")["ann"] == [{"v": 1}]
 
 
+def test_whatever_a_function_made_that_does_not_fit_is_found_by_key():
+    def make(user, rows, context):
+        number = int(user)
+        context.value("n").set(number if number % 3 else "a text")
+        context.side_output("odd", number if number % 5 else "a text")
+        yield "row", number if number % 7 else "a text"
+
+    bench = Bench(
+        make,
+        states={"n": rc.states.value_state("n BIGINT")},
+        side_outputs={"odd": "v BIGINT"},
+        on_error="dead_letter",
+        more={"dead": lambda made: made.dead_letters, "odd": lambda made: made.side_output("odd")},
+    )
+    good = [number for number in range(200) if number % 3 and number % 5 and number % 7]
+    made = bench.step(*[(str(number), number, 0) for number in range(200)])
+    assert sorted(v for _, _, v in made) == good
+    assert sorted(v for _, v in bench.read("odd")) == good
+    assert sorted(int(user) for user in bench.state("n")) == good
+    assert len(bench.read("dead")) == 200 - len(good)
+
+
 def test_on_timer_that_fails_names_the_timer_and_the_key():
     def fail(user, timer, context):
         raise ValueError(timer.name)
