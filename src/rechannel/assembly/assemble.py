@@ -305,7 +305,8 @@ class _Assembly:
         state = self.journal.state
         added = () if program.upgrade is None or is_new(state) else program.upgrade.added
         given = {name: make for name, make in given_state(program.plan).items() if name in added}
-        timestep, stream_ms = state.last_committed or 0, state.stream_ms
+        # Named after the timestep that comes next: a driver that was replaced and still sweeps leaves those alone.
+        timestep = (state.last_committed or 0) + 1
         return load_added(
-            given, program.programs, opener.loader, timestep=timestep, stream_ms=stream_ms
+            given, program.programs, opener.loader, timestep=timestep, stream_ms=state.stream_ms
         )

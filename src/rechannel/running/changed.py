@@ -150,7 +150,7 @@ class Changed(Observed):
         what: str = "the program",
         cause: str = ASKED,
     ) -> Reconfiguration | None:
-        """Let another text of the program take over, without a stop. Returns as soon as that is accepted.
+        """Let another version of the program take over, without a stop. Returns as soon as that is accepted.
 
         The text is compared with the running program by the rules of `rechannel upgrade`, and takes over at one
         timestep boundary. After that, the job is restarted with it.

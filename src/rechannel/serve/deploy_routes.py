@@ -37,7 +37,7 @@ def deploy_routes(job: RunningJob, deploys: Deploys) -> APIRouter:
 
     @routes.post(
         "/deploy/plan",
-        summary="Show what another text of the program would do. It is imported, and nothing changes",
+        summary="Show what another version of the program would do. It is imported, and nothing changes",
         openapi_extra=documented_body(DeployPlanBody),
     )
     def plan(body: Annotated[DeployPlanBody, Depends(body_of(DeployPlanBody))]) -> PlannedDeploy:
@@ -47,7 +47,7 @@ def deploy_routes(job: RunningJob, deploys: Deploys) -> APIRouter:
 
     @routes.post(
         "/deploy",
-        summary="Let another text of the program take over, without a stop",
+        summary="Let another version of the program take over, without a stop",
         status_code=202,
         openapi_extra=documented_body(DeployBody),
     )

@@ -119,7 +119,7 @@ class Deploys:
         if digest is not None and digest != found:
             msg = (
                 f"{file} is another file (SHA-256 {found[:12]}) than the one that is meant ({digest[:12]}): bring the"
-                " new text to the server, or plan the deploy again"
+                " new version to the server, or plan the deploy again"
             )
             raise RefusedError(msg)
         if self._known is None:

@@ -120,12 +120,18 @@ class FileWriter:
         return {"rows": written, "staging": name}
 
     def publish(self, staged: Staged, batch: Batch) -> None:
-        """Rename the directory to its public name. See `SinkWriter.publish`."""
+        """Rename the directory to its public name. See `SinkWriter.publish`.
+
+        What else was staged is removed after that. Another driver may be about to rename it: before the rename, it
+        could show a directory in which files are missing already.
+        """
         name = staged.get("staging")
+        if name is not None:
+            self._show(name, batch)
         for left in (self._stale, self._own):
-            self._sweep(left, lambda other, number: number == batch.timestep and other != name)
-        if name is None:
-            return
+            self._sweep(left, lambda _, number: number == batch.timestep)
+
+    def _show(self, name: str, batch: Batch) -> None:
         source, target = (
             f"{self._staging}/{name}",
             f"{self.root}/{published_name(batch.timestep, self.column)}",
@@ -136,8 +142,8 @@ class FileWriter:
         elif not self.folder.rename(source, target):
             check_published(self.folder, target, batch)
             self.folder.remove(source)
-        for known in (self._stale, self._own):
-            known.pop(name, None)
+        for left in (self._stale, self._own):
+            left.pop(name, None)
 
     def shows(self, batch: Batch) -> bool:
         """Return whether readers already see this very batch."""

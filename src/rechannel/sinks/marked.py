@@ -54,15 +54,17 @@ class MarkedWriter:
         self._place, self._holder, self._context = place, holder, context
         self._given_up: Mark | None = None
         """The mark of another history, which the user wants published over."""
+        self._found: Mark | None = None
+        """The mark that the place had when it answered last."""
         self._held: tuple[Rows, Batch] | None = None
         self._doubtful: Batch | None = None
         """The timestep of a step that may have been made."""
 
     def begin(self) -> None:
         """Compare what the place has with the journal. See `SinkWriter`."""
-        mark = self._place.open()
+        self._found = self._place.open()
         if self._context.ledger is not None:
-            self._given_up = self._holder.compared(mark, self._context.ledger())
+            self._given_up = self._holder.compared(self._found, self._context.ledger())
 
     def stage(self, rows: Rows, batch: Batch) -> Staged:
         """Hold the rows until they are published. See `SinkWriter`."""
@@ -80,6 +82,7 @@ class MarkedWriter:
 
         def is_new(found: Mark | None) -> bool:
             nonlocal begun
+            self._found = found
             begun = self._is_new(found, batch)
             return begun
 
@@ -102,7 +105,9 @@ class MarkedWriter:
 
         Raises as `Place.open` does: until the place answers, it is not known.
         """
-        return batch == self._doubtful and not self._is_new(self._place.open(), batch)
+        if batch == self._doubtful:
+            self._found = self._place.open()
+        return not self._is_new(self._found, batch)
 
     def close(self) -> None:
         """Close the connections."""

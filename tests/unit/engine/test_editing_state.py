@@ -16,6 +16,7 @@ import rechannel as rc
 from rechannel import aggregates as agg
 from rechannel.engine.journal.acts import acts_of
 from rechannel.engine.journal.reading import read_only
+from rechannel.engine.loop.housekeeping import sweep
 from rechannel.engine.repair import editing
 from rechannel.errors import (
     NotReadyError,
@@ -26,6 +27,7 @@ from rechannel.errors import (
     UserFunctionError,
 )
 from rechannel.state.keys import LEASE
+from rechannel.state.stores.local import Durability, LocalStore
 from rechannel.testing import Crash, Fault, FaultKind, FaultyStore, script
 
 HERE = rc.InProcess()
@@ -306,3 +308,33 @@ def test_an_edit_is_known_behind_other_ones(sums):
     with pytest.raises(RefusedError, match="made already"):
         job.edit_state("op", doubled, **WHY)
     assert sums.run() == {"a": (1, 2), "c": (1, 6)}
+
+
+def test_a_driver_that_was_replaced_and_still_sweeps_leaves_the_files_of_an_edit(tmp_path):
+    sums = Sums(tmp_path)
+    sums.run()
+    store = LocalStore(tmp_path / "state", Durability.PROCESS)
+    before = read_only(store)
+    sums.job().edit_state("op", doubled, **WHY)
+    sweep(store, lambda: before, lambda: None)
+    assert sums.run() == {"a": (1, 2), "b": (1, 4), "c": (1, 6)}
+
+
+def test_a_driver_that_was_replaced_and_still_sweeps_leaves_the_state_that_an_upgrade_loads(
+    tmp_path,
+):
+    sums = Sums(tmp_path)
+    sums.run()
+    store = LocalStore(tmp_path / "state", Durability.PROCESS)
+    before = read_only(store)
+    rows = rc.read().memory(sums.source, name="in").key_by("k")
+    op = rows.aggregate(n=agg.count(), total=agg.sum("v"), name="op")
+    given = pa.table({"k": ["z"], "m": pa.array([7], pa.int64())})
+    more = rows.aggregate(m=agg.count(), name="more", preload=lambda: given)
+    flows = [op.write.memory("out", name="out"), more.write.memory("more", name="to-more")]
+    job = rc.Job("sums", flows, state=tmp_path / "state")
+    running = job.start(upgrade=True, in_process=HERE)
+    running.process_all_available()
+    sweep(store, lambda: before, lambda: None)
+    assert running.state("more").to_pylist() == [{"k": "z", "m": 7}]
+    running.stop()

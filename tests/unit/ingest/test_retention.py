@@ -8,7 +8,7 @@ from rechannel.ingest.producers import Verdict
 from rechannel.ingest.retention import remove_read
 from rechannel.job import InProcess
 from rechannel.sources.ingest import log as files
-from rechannel.sources.ingest.log import key_of
+from rechannel.sources.ingest.log import IngestLog, key_of
 from tests.support.ingesting import kept, posted, writer_of
 
 
@@ -180,3 +180,26 @@ def test_a_removal_stops_when_it_is_asked_to(log, tmp_path):
     assert there(log) == [3, 4, 5]
     assert remove_read(writer.log, [str(tmp_path / "a")]).files == 2
     assert there(log) == [5]
+
+
+def test_a_server_that_was_held_up_takes_back_no_removal_of_another(log, tmp_path):
+    busy = writer_of(log, every=1)
+    write(busy, range(1, 8))
+    idle = writer_of(log)
+    state = str(tmp_path / "a")
+    read_all(log, state)
+    late, note = IngestLog(store=busy.log.store, identity=busy.log.identity, place="late"), []
+
+    class HeldUp(IngestLog):
+        def note_removal(self, through: int) -> None:
+            """Meanwhile, another server's look comes and goes."""
+            write(busy, range(8, 16))
+            read_all(log, state)
+            note.append(remove_read(busy.log, [state]).through)
+            super().note_removal(through)
+
+    remove_read(HeldUp(store=late.store, identity=late.identity, place="late"), [state])
+    assert note == [14]
+    assert busy.log.removed() == 14
+    idle.keep([posted([99], "q", 1)])
+    assert read_all(log, state) == [99]

@@ -465,3 +465,44 @@ def test_so_many_steps_a_publication_has():
     disk.left = MANY
     writer.publish(staged, batch)
     assert MANY - disk.left == STEPS
+
+
+def test_a_driver_that_was_replaced_while_it_staged_shows_no_directory_without_its_rows(tmp_path):
+    class Once(LocalFolder):
+        """Renames nothing, the first time."""
+
+        failed = False
+
+        def rename(self, source: str, target: str) -> bool:
+            if "timestep=" in target and not Once.failed:
+                Once.failed = True
+                raise StorageError("the store does not answer")
+            return super().rename(source, target)
+
+    plain = arrow_writer("parquet", {})
+    batch = Batch(timestep=1, incarnation="i", digest="d" * 32)
+    later: list[tuple[FileWriter, dict]] = []
+
+    def held_up(some: Rows, path: str) -> int:
+        """Between its files and its mark, another driver takes over and begins to publish."""
+        written = plain(some, path)
+        other = FileWriter(
+            root=str(tmp_path),
+            owner="job.sink",
+            token="two",
+            folder=Once(sync=False),
+            write=plain,
+            ledger=lambda: Ledger(opening="o2", epoch=2, committed=1, digests={1: "d" * 32}),
+        )
+        said = other.stage(rows(1, 2), batch)
+        with pytest.raises(StorageError):
+            other.publish(said, batch)
+        later.append((other, said))
+        return written
+
+    first = opened(tmp_path, write=held_up)
+    first.publish(first.stage(rows(1, 2), batch), batch)
+    other, said = later[0]
+    other.publish(said, batch)
+    assert Once.failed
+    assert seen(tmp_path) == {1: [1, 2]}

@@ -65,3 +65,18 @@ def test_a_conflict_is_no_doubt():
     place = Place(ConflictError("another one"), begins=True, made=False)
     assert not written(place).shows(BATCH)
     assert place.opened == 0
+
+
+def test_a_timestep_that_the_place_had_when_it_was_opened_is_there_though_it_does_not_answer_now():
+    """The driver before died after the step and before it could journal that."""
+    place = Place(StorageError("it does not answer"), begins=False, made=False)
+    place.mark = Mark(3, "d")
+    holder = Holder(where="here", name="n", elsewhere="elsewhere", stays="they stay")
+    writer = MarkedWriter(place, holder, SinkContext(job="job", name="out"))
+    writer.begin()
+    writer.stage(None, BATCH)  # type: ignore[arg-type]
+    with pytest.raises(StorageError):
+        writer.publish({}, BATCH)
+    assert writer.shows(BATCH)
+    assert not writer.shows(Batch(timestep=4, digest="e"))
+    assert place.opened == 1

@@ -1,4 +1,4 @@
-"""`rechannel deploy`: another text of the program takes over in a running job."""
+"""`rechannel deploy`: another version of the program takes over in a running job."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def deploy(  # noqa: PLR0917 - the options of the command
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let another text of the program take over in a running job, without a stop.
+    """Let another version of the program take over in a running job, without a stop.
 
     The job's machine imports FILE from where its owner allows it (`rechannel run --programs`); no
     code is sent. If FILE is here, too, another one there is refused. Shows what happens to every

@@ -146,7 +146,8 @@ def _check_broadcasts(node: Stateful) -> None:
     if len(names) != len(node.broadcasts):
         msg = (
             f"{label(node)} has {len(node.broadcasts)} broadcast inputs, and its logic {len(names)}"
-            f" ({', '.join(names) or 'none'}): keep the same broadcast=, or start the job with a new text"
+            f" ({', '.join(names) or 'none'}): keep the same broadcast=, or start the job with a new"
+            " version of the program"
         )
         raise DataflowError(msg)
     for name, table in zip(names, node.broadcasts, strict=True):

@@ -221,7 +221,7 @@ class Journal:
     def _try_append(self, body: Body) -> bool:
         entry, data, after = self._next(body)
         key = entry_key(entry.number)
-        if not self._store.create(key, data):
+        if not self._created(key, data, after, body):
             return False
         if isinstance(body, Opened) and self._may_be_late(entry.number):
             if entry.number not in load(self._store).state.opened_at:
@@ -229,6 +229,21 @@ class Journal:
             return False
         self._count(after, body, len(data))
         return True
+
+    def _created(self, key: str, data: bytes, after: JournalState, body: Body) -> bool:
+        """Write an entry. Returns whether its number was free.
+
+        A user who interrupts this (Ctrl-C while `job.savepoint()` waits for the store) leaves it to the writer: the
+        entry may be there already, and the driver goes on after it.
+        """
+        try:
+            return self._store.create(key, data)
+        except KeyboardInterrupt:
+            if not isinstance(body, Opened):
+                written = self._writer.submit(_create_or_find, self._store, key, data)
+                self._pending = _Pending(before=self._state, written=written)
+                self._count(after, body, len(data))
+            raise
 
     def _next(self, body: Body) -> tuple[Entry, bytes, JournalState]:
         """The next entry, its file, and the state after it. Raises ValueError if the rules do not allow it."""
@@ -316,6 +331,11 @@ def _delete_superfluous(store: Store, state: JournalState) -> None:
 
 def _split(numbers: list[int]) -> tuple[list[int], list[int]]:
     return numbers[:-_SNAPSHOTS_KEPT], numbers[-_SNAPSHOTS_KEPT:]
+
+
+def _create_or_find(store: Store, key: str, data: bytes) -> bool:
+    """Return whether an entry is there that was to be written, now or before."""
+    return store.create(key, data) or bytes(store.read(key)) == data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,7 +54,7 @@ class Failures:
 
     def meet(self, lane: Lane, work: Work, raised: BaseException) -> None:
         """Apply the failure policy of the sink. Raises the error if that is to stop the job, or the job has ended."""
-        error = lane.meant(raised, work.batch)
+        error = _believed(lane.meant(raised, work.batch), lane)
         verdict = lane.judged(error)
         if self._gate.closed:
             raise error
@@ -154,3 +154,18 @@ class Failures:
             lane.work.clear()
             self._gate.changed.notify_all()
         self._gate.wake()
+
+
+def _believed(error: BaseException, lane: Lane) -> BaseException:
+    """Return an error that is tried again in place of one by which the place of a sink reports another driver that the
+    journal does not know.
+
+    It is one that this driver has replaced, and that took the place for a moment before it noticed.
+    """
+    if isinstance(error, FencedError):
+        with suppress(StorageError):
+            if lane.journal.fenced() is None:
+                again = StorageError(f"{one_line(error)}; no other driver has the state directory")
+                again.__cause__ = error
+                return again
+    return error

@@ -80,7 +80,8 @@ def written(
     Raises UserFunctionError for what the function raises or must not return.
     """
     timestep = state.last_committed or 0
-    step = StageStep(timestep=timestep, stream_ms=state.stream_ms)
+    # Named after the timestep that comes next: a driver that was replaced and still sweeps leaves those alone.
+    step = StageStep(timestep=timestep + 1, stream_ms=state.stream_ms)
     manifest = state.manifests.get(asked.operator, Manifest())
     total, add = Touched(), list[Run]()
     for number, (rows, counts, own) in enumerate(_pieces(asked, program, state)):

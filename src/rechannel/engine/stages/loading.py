@@ -110,7 +110,8 @@ def load_added(
 ) -> dict[str, Edit]:
     """Write the initial state of operators that will be added. Returns the edits that add it, by operator.
 
-    given: functions that make tables, by operator. timestep: for the names of the files. Raises DataflowError.
+    given: functions that make tables, by operator. timestep: for the names of the files, the one that comes next, since
+    no sweep removes files of later timesteps than the latest committed one. Raises DataflowError.
     """
     step = StageStep(timestep=timestep, stream_ms=stream_ms)
     tables = _made(given, programs, loader)

@@ -87,6 +87,8 @@ class Manifest:
     """Of the driver that wrote it: a driver of an earlier epoch may write no more."""
     at_ms: int
     """When it was written, by the clock of its driver."""
+    opening: str = ""
+    """Id of the driver's `Opened` in the journal; empty if nothing is compared with a journal."""
     timestep: Annotated[int, ABSENT] = NOTHING_YET
     """The last timestep that it has."""
     digest: str = ""
@@ -112,7 +114,13 @@ class Manifest:
 
 
 def opened(
-    before: Manifest | None, *, owner: str, epoch: int, at_ms: int, described: Described
+    before: Manifest | None,
+    *,
+    owner: str,
+    epoch: int,
+    at_ms: int,
+    described: Described,
+    opening: str = "",
 ) -> Manifest:
     """Return the version with which a driver takes over, or the first one."""
     if before is None:
@@ -121,6 +129,7 @@ def opened(
         before,
         version=before.version + 1,
         epoch=epoch,
+        opening=opening,
         at_ms=at_ms,
         columns=described.columns,
         keys=described.keys,

@@ -132,6 +132,7 @@ class DatasetPlace:
             before,
             owner=self.holder.name,
             epoch=epoch,
+            opening="" if known is None else known.opening,
             at_ms=int(self.clock()),
             described=self._described(before),
         )
@@ -165,8 +166,8 @@ class DatasetPlace:
             raise RefusedError(msg)
         if known is None:
             return
-        mark = _mark(before)
-        other = self.holder.compared(mark, known) is not None or before.epoch > known.epoch
+        mark, strange = _mark(before), _is_strange(before, known)
+        other = self.holder.compared(mark, known) is not None or strange
         if other and known.remove_later and before.keys:
             msg = (
                 f"{where} has keys, and rows of timesteps that this state directory does not know: they would take"
@@ -174,7 +175,7 @@ class DatasetPlace:
                 " them: choose another path"
             )
             raise RefusedError(msg)
-        if before.epoch > known.epoch and not known.remove_later:
+        if strange and not known.remove_later:
             msg = (
                 f"{where} was opened by a driver that this state directory does not know, so the directory was"
                 " restored from an older copy, or another copy of it is running. Choose another path, restore the"
@@ -237,6 +238,15 @@ class DatasetPlace:
         run = run_of(table, wanted.keys, wanted.changes, mark.timestep, self.holder.where)
         batches: list[pa.RecordBatch] = run.combine_chunks().to_batches()
         return batches
+
+
+def _is_strange(manifest: Manifest, known: Ledger) -> bool:
+    """Return whether a driver wrote it that the journal has never had.
+
+    Epochs do not say it alone: a driver that took over output of another history counts on from there.
+    """
+    ours = manifest.opening and manifest.opening in known.openings.values()
+    return not ours and manifest.epoch > known.epoch
 
 
 def _nothing(size: int) -> None:

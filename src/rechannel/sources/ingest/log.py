@@ -3,7 +3,7 @@
     ingest.json                        id and columns of the log
     log/<17 digits>/<20 digits>.arrow  file n, in the folder n // 1000: one listing shows what is new
     checkpoints/<20 digits>.json       what servers know after file n (`rechannel.ingest.checkpoints`)
-    removed.json                       up to which file the log was removed
+    removals/<20 digits>.json          files up to that number were removed
 
 A server that writes file n has read all files before it, and creates it only if it is absent. So files follow each
 other without gaps, whatever number of servers write, and each knows the rows and the producers of all before it.
@@ -32,10 +32,10 @@ from rechannel.state.store import Backing
 from rechannel.state.stores.local import LocalStore
 
 FORMAT = 1
-"""Version of the format of `ingest.json` and `removed.json`; readers reject later ones."""
+"""Version of the format of `ingest.json` and of removals; readers reject later ones."""
 
 IDENTITY = "ingest.json"
-REMOVED = "removed.json"
+REMOVALS = "removals/"
 CHECKPOINTS = "checkpoints/"
 FILES = "log/"
 PER_FOLDER = 1_000
@@ -179,15 +179,19 @@ class IngestLog:
 
     def removed(self) -> int:
         """Return the number up to which files were removed on purpose; 0 for none."""
-        try:
-            record = unseal(self.store.read(REMOVED), name=REMOVED, newest=FORMAT)
-        except MissingFileError:
-            return 0
-        return int(record["through"])
+        return max(map(number_of, self.store.list(REMOVALS)), default=0)
 
     def note_removal(self, through: int) -> None:
-        """Write down that files up to `through` are removed; before that is done."""
-        self.store.put(REMOVED, seal({"format": FORMAT, "through": through}))
+        """Write down that files up to `through` are removed; before that is done.
+
+        The largest number counts, so a server that was held up takes back nothing of what others have written down.
+        """
+        self.store.create(
+            f"{REMOVALS}{through:020d}.json", seal({"format": FORMAT, "through": through})
+        )
+        for key in [*self.store.list(REMOVALS)]:
+            if number_of(key) < through:
+                self.store.delete(key)
 
     def known(self) -> int:
         """Return a number up to which there once were files: that of the newest checkpoint; 0 without one."""

@@ -636,3 +636,29 @@ def test_large_entries_of_controllers_bring_a_snapshot_sooner(store):
             Controlling(events=(Installed(controller="one", time_ms=1, path="m:C", state=state),))
         )
     assert len(names(store, "journal/")) <= 10
+
+
+@pytest.mark.parametrize("arrived", [True, False])
+def test_a_user_who_interrupts_an_entry_leaves_it_to_the_driver(arrived):
+    class Interrupted(MemoryStore):
+        """Loses the answer to one entry; the user does not wait for the next attempt."""
+
+        once = False
+
+        def create(self, key: str, data: bytes) -> bool:
+            if not self.once:
+                return super().create(key, data)
+            self.once = False
+            if arrived:
+                super().create(key, data)
+            raise KeyboardInterrupt
+
+    store = Interrupted()
+    journal = start(store)
+    commit(journal)
+    store.once = True
+    with pytest.raises(KeyboardInterrupt):
+        journal.append(Note(kind="a", body=1))
+    commit(journal)
+    assert journal.state.notes["a"] == 1
+    assert read_only(store) == journal.state

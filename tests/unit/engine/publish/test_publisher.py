@@ -349,11 +349,12 @@ class Failing:
 
     times: int
     failed: int = 0
+    error: Exception = field(default_factory=lambda: StorageError("the disk is full"))
 
     def __call__(self) -> None:
         if self.failed < self.times:
             self.failed += 1
-            raise StorageError("the disk is full")
+            raise self.error
 
 
 def test_a_sink_that_fails_is_tried_again_and_delays_no_other():
@@ -377,6 +378,29 @@ def test_a_sink_of_a_driver_that_was_replaced_does_not_try_again():
     with pytest.raises(FencedError, match="another driver"):
         bench.publisher.publish_next()
     assert fail.failed == 1
+
+
+def test_a_place_that_a_replaced_driver_took_for_a_moment_is_tried_again():
+    """It took over before it noticed that this driver is in its place; the journal has this one."""
+    fail = Failing(times=2, error=FencedError("another driver writes to topic 't'"))
+    bench = Bench(behind=Sink(before=fail), failure=OnFailure(pause_ms=0))
+    bench.publisher.start()
+    bench.commit(1)
+    bench.publisher.drain()
+    bench.publisher.close()
+    assert fail.failed == 2
+    assert sorted(bench.entries) == [(1, "behind"), (1, "direct")]
+
+
+def test_a_place_that_another_driver_keeps_taking_ends_the_job():
+    fail = Failing(times=99, error=FencedError("another driver writes to topic 't'"))
+    bench = Bench(behind=Sink(before=fail), failure=OnFailure(pause_ms=0))
+    bench.publisher.start()
+    bench.commit(1)
+    with pytest.raises(StorageError, match="no other driver has the state directory"):
+        bench.publisher.drain()
+    bench.publisher.close()
+    assert fail.failed == 8
 
 
 def test_a_sink_that_waits_for_its_next_attempt_delays_no_other():

@@ -128,6 +128,20 @@ def test_an_older_copy_of_the_state_directory_is_refused():
         again.publish(5, (3, 3), digest="f")
 
 
+def test_a_driver_after_the_one_that_took_other_output_over_is_not_refused():
+    disk = Disk(committed=5)
+    for _ in range(3):
+        disk.driver()
+    # The state directory was restored from a copy: its journal begins to count epochs from 1 again.
+    known: dict[int, str] = {}
+    for epoch, more in enumerate(({"remove_later": True}, {}, {}), 1):
+        known[epoch] = f"restored{epoch}"
+        ledger = {"epoch": epoch, "opening": known[epoch], "openings": {**known}}
+        disk.driver(**ledger, **more)
+    with pytest.raises(RefusedError, match="opened by a driver that this state directory"):
+        disk.driver(epoch=4, opening="stranger", openings={1: "restored1"})
+
+
 def test_with_keys_no_other_history_is_published_over():
     """Its rows would count for later ones, as their timesteps are later."""
     disk = Disk(Wanted(keys=("k",)), committed=5)
