@@ -91,7 +91,7 @@ def _with_sessions(operator: Sessions, table: Table, emitted: list[Row]) -> Tabl
     shown = [
         row
         for row in present
-        if every or operator.passed(ms_of(row[width + 1]), operator.watermark)
+        if every or operator.passed(ms_of(row[width + 1]) + 1, operator.watermark)
     ]
     return {**kept, **_by_key(operator, shown)}
 

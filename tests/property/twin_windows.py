@@ -365,7 +365,7 @@ Span = list[tuple[int, int, int, Row]]
 
 @dataclass(eq=False, kw_only=True)
 class Sessions(Window):
-    """Aggregates of the rows of a key that are less than `size` ms apart. A key remembers rows of sessions to come.
+    """Aggregates of the rows of a key that are at most `size` ms apart. A key remembers rows of sessions to come.
 
     processing: in the time of timesteps.
     """
@@ -418,7 +418,7 @@ class Sessions(Window):
                 if self._seen(session, before, timestep, since):
                     emitted.append((user, self._emitted(user, session)))
                     places.append((session[-1][0], tie(user)))
-                if not self.passed(session[-1][0] + self.size + self.lateness, self.watermark):
+                if not self.passed(self._ends_before(session) + self.lateness, self.watermark):
                     left += session
             self.memory[text] = (user, left)
             if not left:
@@ -443,24 +443,28 @@ class Sessions(Window):
 
     def _seen(self, session: Span, before: int | None, timestep: int, since: int | None) -> bool:
         """Whether a session is shown."""
-        end, touched = session[-1][0] + self.size, max(came for _, came, _, _ in session)
+        over, touched = self._ends_before(session), max(came for _, came, _, _ in session)
         if not self.complete:
             return touched == timestep
-        if self.passed(end, self.watermark):
-            return touched == timestep or not self.passed(end, before)
+        if self.passed(over, self.watermark):
+            return touched == timestep or not self.passed(over, before)
         return since is not None and touched > since
+
+    def _ends_before(self, session: Span) -> int:
+        """The first millisecond of which no row belongs to a session any more."""
+        return session[-1][0] + self.size + 1
 
     def _foreign(self, text: str, ms: int, before: int | None) -> bool:
         """Whether a row may belong to a session that is gone."""
         if before is None or self.processing or ms >= before - self.lateness:
             return False
         kept: Any = self.memory.get(text, (None, []))[1]
-        return not any(s[0][0] <= ms < s[-1][0] + self.size for s in self._sessions(kept))
+        return not any(s[0][0] <= ms < self._ends_before(s) for s in self._sessions(kept))
 
     def _sessions(self, kept: Span) -> list[Span]:
         out: list[Span] = []
         for one in sorted(kept, key=lambda each: each[0]):
-            if out and one[0] < out[-1][-1][0] + self.size:
+            if out and one[0] < self._ends_before(out[-1]):
                 out[-1].append(one)
             else:
                 out.append([one])

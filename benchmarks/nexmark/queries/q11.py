@@ -1,4 +1,4 @@
-"""User sessions: bids of a person with less than 10 seconds between them."""
+"""User sessions: bids of a person with at most 10 seconds between them."""
 
 from benchmarks.nexmark.query import Query, Tables
 from rechannel.aggregates import count
@@ -7,13 +7,13 @@ from rechannel.windows import sessions
 
 
 def make(gap_us: int = 10_000_000) -> Query:
-    """The query. gap_us: so long without a bid ends a session; Spark SQL has bids that far apart in one, we do not."""
+    """The query. gap_us: longer without a bid ends a session."""
     window = f"session_window(dateTime, '{gap_us} microseconds')"
     # Not `session_window.end <= ...`: Spark filters rows by that before it puts them into sessions.
     sql = f"""
     SELECT bidder, count(*) AS bids, {window}.start AS starttime, {window}.end AS endtime
     FROM bid GROUP BY bidder, {window}
-    HAVING unix_micros(max(dateTime)) + {gap_us} <= {{end}}
+    HAVING unix_micros(max(dateTime)) + {gap_us} < {{end}}
     """
 
     def build(t: Tables) -> Stream:

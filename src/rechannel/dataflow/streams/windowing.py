@@ -31,7 +31,7 @@ def tumbling(size: Duration, offset: Duration = 0) -> Tumbling:
 
 
 def sessions(gap: Duration) -> Session:
-    """Rows of a key that are less than `gap` apart from the next: from the first row to the gap after the last one."""
+    """Rows of a key that are at most `gap` apart from the next: from the first row to the gap after the last one."""
     return Session(gap_us=microseconds(gap, "gap between sessions"))
 
 

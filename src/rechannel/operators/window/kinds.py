@@ -160,7 +160,7 @@ class Sliding(OfOneLength):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """Rows of a key that are less than `gap_us` apart from the next one."""
+    """Rows of a key that are at most `gap_us` apart from the next one."""
 
     gap_us: int
 

@@ -1,14 +1,15 @@
-"""Session windows: rows of a key that are less than a gap apart in time form a session.
+"""Session windows: rows of a key that are at most a gap apart in time form a session, as in Spark and Flink.
 
 State: one row per session. Its key columns are the user's key and the times of the session's first and last row. So
-the time that a session waits for, its last row plus the gap, follows from its key, and a session that grows replaces
-its old row. Sessions that a new row connects become one.
+the time that a session waits for follows from its key, and a session that grows replaces its old row. Sessions that a
+new row connects become one.
 
-A session is complete when the watermark reaches its end, and gone when the watermark is `lateness` past its end. The
-sessions of a key that are kept are at least a gap apart, and those that are gone ended at least `lateness` before the
-watermark. A row that is earlier than that is *late* unless it falls into a kept session, or less than a gap after the
-last row of one: otherwise it could belong to a session that is gone. So the sessions are those of a batch over all rows
-that are not late. In processing time all rows of a timestep have its time, and no row is late.
+A row at the end of a session, its last row plus the gap, still belongs to it. So a session is complete when the
+watermark is past its end, and gone when the watermark is more than `lateness` past it. The sessions of a key that are
+kept are more than a gap apart, and those that are gone ended more than `lateness` before the watermark. A row that is
+earlier than that is *late* unless it falls into a kept session, or at most a gap after the last row of one: otherwise
+it could belong to a session that is gone. So the sessions are those of a batch over all rows that are not late. In
+processing time all rows of a timestep have its time, and no row is late.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class SessionLogic(
     on: str | None
     """Column of event times; None = the time of the timestep."""
     gap_us: int
-    """Rows that are less than this apart are in one session."""
+    """Rows that are at most so far apart are in one session."""
     lateness_us: int = 0
     """For how long, in event time, a complete session takes rows."""
     on_close: bool = True
@@ -160,18 +161,18 @@ class SessionLogic(
     # Time -------------------------------------------------------------------------------------------------------
 
     def timer_of(self, keys: Columns, state: Columns) -> IntArray:
-        """Ends of the sessions."""
-        ends: IntArray = self.row_order(keys) + self.gap_us
-        return ends
+        """Times from which no row belongs to the sessions any more: a microsecond after their ends."""
+        over: IntArray = self.row_order(keys) + (self.gap_us + 1)
+        return over
 
     def live(self, keys: Columns, state: Columns, clock: Clock) -> Mask:
         """Sessions that are not gone."""
-        # No overflow: an end plus the lateness stays far below the largest number, a watermark need not.
+        # No overflow: such a time plus the lateness stays far below the largest number, a watermark need not.
         alive: Mask = self.timer_of(keys, state) + self.lateness_us > clock.watermark
         return alive
 
     def gone(self, timer: int, clock: Clock) -> bool:
-        """Whether sessions that end then are gone."""
+        """Whether sessions that wait for that time are gone."""
         return timer + self.lateness_us <= clock.watermark
 
     def due_range(self, clock: Clock) -> tuple[int, int] | None:
@@ -342,7 +343,7 @@ class SessionLogic(
         place = last_not_after(owners, first, of, times[doubtful])
         there = place >= np.searchsorted(owners, of)
         at = np.maximum(place, 0)
-        kept = there & (times[doubtful] < last[at] + self.gap_us)
+        kept = there & (times[doubtful] <= last[at] + self.gap_us)
         late[doubtful[kept]] = False
         return late
 
@@ -356,7 +357,7 @@ class SessionLogic(
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Met:
-    """Spans of time of keys, put together where they are less than a gap apart.
+    """Spans of time of keys, put together where they are at most a gap apart.
 
     order: spans by owner and begin. session: which one each of those is in. owners, first, last: of every session; they
     ascend by owner and time.
@@ -380,7 +381,7 @@ class _Met:
         owner, begin, end = owners[order], first[order], last[order]
         reach = running_max(owner, end)
         new = np.ones(len(order), dtype=np.bool_)
-        new[1:] = (owner[1:] != owner[:-1]) | (begin[1:] >= reach[:-1] + gap)
+        new[1:] = (owner[1:] != owner[:-1]) | (begin[1:] > reach[:-1] + gap)
         starts = np.flatnonzero(new)
         ends = (np.append(starts[1:], len(order)) - 1)[: len(starts)]
         return cls(

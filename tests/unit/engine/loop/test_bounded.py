@@ -71,10 +71,12 @@ OPERATORS = {
     "sliding": windowed(rc.windows.sliding("8 seconds", "1 second")),
     "sliding, rarely": windowed(rc.windows.sliding("12 seconds", "4 seconds")),
     "sliding, of panes": windowed(rc.windows.sliding("8 seconds", "1 second"), most=True),
-    "sessions": windowed(rc.windows.sessions("2 seconds")),
-    "sessions, late": windowed(rc.windows.sessions("2 seconds"), lateness="3 seconds"),
-    "sessions, early": windowed(rc.windows.sessions("2 seconds"), emit=rc.every("1 second")),
-    "sessions, of all rows": applied(rc.windows.sessions("2 seconds")),
+    "sessions": windowed(rc.windows.sessions("1900 milliseconds")),
+    "sessions, late": windowed(rc.windows.sessions("1900 milliseconds"), lateness="3 seconds"),
+    "sessions, early": windowed(
+        rc.windows.sessions("1900 milliseconds"), emit=rc.every("1 second")
+    ),
+    "sessions, of all rows": applied(rc.windows.sessions("1900 milliseconds")),
     "any function": applied(rc.windows.tumbling("2 seconds")),
     "top": ranked,
     "deduplicate": table_key,

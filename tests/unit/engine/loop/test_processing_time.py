@@ -90,17 +90,17 @@ def test_sessions_of_the_time_at_which_rows_come():
     bench = Bench(rc.windows.sessions("2 seconds"))
     assert bench.step(1_500, "ann", "bob") == []
     assert bench.step(3_000, "ann") == []
-    assert bench.step(3_499) == []
+    assert bench.step(3_500) == []
     assert bench.timesteps == 0
-    assert bench.step(3_500) == [("bob", 1_500, 3_500, 1)]
+    assert bench.step(3_501) == [("bob", 1_500, 3_500, 1)]
     assert bench.plain(bench.harness.state("counts")) == [("ann", 1_500, 5_000, 2)]
     bench.harness.process.reconfigure(
         [rc.changes.rescale("counts", 3), rc.changes.split("counts", 0)]
     )
     assert bench.step(4_000, "cid") == []
     bench.harness.start()
-    assert bench.step(5_000, "ann") == [("ann", 1_500, 5_000, 2)]
-    assert bench.step(9_000) == [("ann", 5_000, 7_000, 1), ("cid", 4_000, 6_000, 1)]
+    assert bench.step(5_001, "ann") == [("ann", 1_500, 5_000, 2)]
+    assert bench.step(9_000) == [("ann", 5_001, 7_001, 1), ("cid", 4_000, 6_000, 1)]
     assert bench.step(20_000) == []
     assert bench.timesteps == 0
 
@@ -109,7 +109,8 @@ def test_sessions_that_change_can_be_shown():
     bench = Bench(rc.windows.sessions("2 seconds"), emit="on_update")
     assert bench.step(1_500, "ann") == [("ann", 1_500, 3_500, 1)]
     assert bench.step(3_000, "ann") == [("ann", 1_500, 5_000, 2)]
-    assert bench.step(5_000, "ann") == [("ann", 5_000, 7_000, 1)]
+    assert bench.step(5_000, "ann") == [("ann", 1_500, 7_000, 3)]
+    assert bench.step(7_001, "ann") == [("ann", 7_001, 9_001, 1)]
 
 
 def test_every_change_can_be_shown():

@@ -112,6 +112,34 @@ def test_members_that_are_null_at_other_places_are_other_values():
         assert count.as_py() == len(distinct)
 
 
+def test_where_members_of_structs_in_lists_and_maps_are_null_makes_values_distinct():
+    pair = pa.struct([("a", pa.int64()), ("b", pa.int64())])
+    one, other, none = {"a": 1, "b": None}, {"a": None, "b": 1}, {"a": None, "b": None}
+    cases = {
+        pa.list_(pair): [[one], [other], [none], [None], [], [one, None], [None, one], None],
+        pa.large_list(pa.list_(pair)): [[[one]], [[other]], [[None]], [None], [[]], []],
+        pa.map_(pa.string(), pair): [
+            [("x", one), ("y", other)],
+            [("x", other), ("y", one)],
+            [("x", none), ("y", one)],
+            [("x", None), ("y", one)],
+        ],
+        pa.struct([("p", pa.list_(pair))]): [
+            {"p": [one]},
+            {"p": [other]},
+            {"p": [None]},
+            {"p": None},
+        ],
+    }
+    function = ag.CountDistinct(column="v")
+    for kind, values in cases.items():
+        assert run(function, pa.array([*values, *values], kind)) == [
+            sum(value is not None for value in values)
+        ], kind
+    turned = [[("x", one), ("y", other)], [("y", other), ("x", one)]]
+    assert run(function, pa.array(turned, pa.map_(pa.string(), pair))) == [1]
+
+
 def test_values_that_make_no_sense_are_refused():
     with pytest.raises(ValueError, match="n=0"):
         ag.LastN(column="v", n=0)

@@ -114,6 +114,49 @@ def test_sums_that_leave_the_numbers_fail_and_those_that_come_back_do_not():
             run(before, values)
 
 
+def test_decimals_that_come_back_do_not_fail():
+    """Only what is shown has to fit, whatever the rows in between add up to by themselves."""
+    function = ag.Sum(column="x")
+    kind, top = pa.decimal128(38, 0), 9 * 10**37
+    field, one = pa.field("x", kind), Groups(np.zeros(1, dtype=np.int64), 1)
+
+    def run(before, *values):
+        first = pa.array([before if before is None else Decimal(before)], kind)
+        old, found = function.partial([first], one), np.array([before is not None])
+        groups = Groups(np.zeros(1, dtype=np.int64), len(values))
+        column = pa.array([*map(Decimal, values)], kind)
+        shown, state = running_states.running(function, [field], [column], groups, old, found)
+        assert len(shown) == len(values)
+        return int(state[-1].to_pylist()[0])
+
+    assert run(-top, top, top) == top
+    assert run(None, -top, 0, top, top, -1) == top - 1
+    assert run(top, -top, -top, top, top, -top) == 0
+    for before, values in ((top, [top]), (None, [top, top, -top]), (-top, [-top, top])):
+        with pytest.raises(
+            TimestepError, match=r"does not fit its result type decimal128\(38, 0\)"
+        ):
+            run(before, *values)
+
+
+def test_decimals_of_many_groups_add_up():
+    rng = Random(7)
+    kind = pa.decimal128(38, 0)
+    rows = [[rng.randint(-(10**36), 10**36) for _ in range(rng.randint(1, 60))] for _ in range(40)]
+    before = [rng.randint(-(10**36), 10**36) for _ in rows]
+    starts = np.cumsum([0, *(len(one) for one in rows[:-1])])
+    flat = pa.array([Decimal(value) for one in rows for value in one], kind)
+    old = [pa.array([*map(Decimal, before)], kind)]
+    groups, known = Groups(starts, len(flat)), np.ones(len(rows), dtype=np.bool_)
+    (shown,) = ag.Sum(column="x").running_states([flat], groups, old, known)
+    wanted = [
+        base + sum(one[: number + 1])
+        for base, one in zip(before, rows, strict=True)
+        for number in range(len(one))
+    ]
+    assert [*map(int, shown.to_pylist())] == wanted
+
+
 def test_states_from_every_row_on():
     groups = Groups(np.array([0, 3, 4]), 9)
     words = pa.array(["a", "b", "c", "d", "e", "f", "g", "h", "i"])

@@ -60,12 +60,20 @@ class Bench:
         return self.plain(self.harness.state("sessions"))
 
 
-def test_a_session_is_shown_when_event_time_is_the_gap_behind_its_last_row():
+def test_a_session_is_shown_when_event_time_is_more_than_the_gap_behind_its_last_row():
     bench = Bench()
     assert bench.step(("ann", 1), ("ann", 5), ("bob", 3)) == []
     assert bench.step(("ann", 14), ("cid", 14)) == [("bob", 3, 13, 1, 7)]
-    assert bench.step(("ann", 24)) == [("ann", 1, 24, 3, 21), ("cid", 14, 24, 1, 7)]
-    assert bench.state() == [("ann", 24, 34, 1, 7)]
+    assert bench.step(("eva", 24)) == []
+    assert bench.step(("ann", 25)) == [("ann", 1, 24, 3, 21), ("cid", 14, 24, 1, 7)]
+    assert bench.state() == [("ann", 25, 35, 1, 7), ("eva", 24, 34, 1, 7)]
+
+
+def test_rows_exactly_the_gap_apart_are_in_one_session():
+    bench = Bench()
+    assert bench.step(("ann", 1), ("bob", 1), ("ann", 11)) == []
+    assert bench.step(("bob", 11)) == []
+    assert bench.step(("cid", 22)) == [("ann", 1, 21, 2, 14), ("bob", 1, 21, 2, 14)]
 
 
 def test_a_row_brings_sessions_together_and_lets_them_begin_earlier():
@@ -76,8 +84,8 @@ def test_a_row_brings_sessions_together_and_lets_them_begin_earlier():
     assert [s[1:4] for s in bench.state()] == [(20, 46, 3), (60, 70, 1)]
     bench.step(("ann", 15), ("ann", 45), ("ann", 54))
     assert [s[1:4] for s in bench.state()] == [(15, 70, 7)]
-    assert bench.step(("bob", 3_670)) == [("ann", 15, 70, 7, 49)]
-    assert bench.state() == [("bob", 3670, 3680, 1, 7)]
+    assert bench.step(("bob", 3_671)) == [("ann", 15, 70, 7, 49)]
+    assert bench.state() == [("bob", 3671, 3681, 1, 7)]
 
 
 def test_late_is_what_could_belong_to_a_session_that_is_gone():
@@ -103,9 +111,9 @@ def test_lateness_keeps_a_session_that_is_shown_and_shows_it_again():
     assert bench.step(("bob", 52)) == []
     assert bench.step(("bob", 46)) == []
     assert bench.state() == [("bob", 40, 62, 3, 21), ("cid", 60, 70, 1, 7)]
-    assert bench.step(("dan", 62)) == [("bob", 40, 62, 3, 21)]
+    assert bench.step(("dan", 63)) == [("bob", 40, 62, 3, 21)]
     assert bench.step(("bob", 45)) == [("bob", 40, 62, 4, 28)]
-    bench.step(("dan", 82))
+    bench.step(("dan", 83))
     assert bench.step(("bob", 45)) == []
     assert bench.late() == 1
     assert [each[0] for each in bench.state()] == ["cid", "dan", "dan"]

@@ -19,7 +19,16 @@ import pyarrow as pa
 from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.columnar.reductions import total
-from rechannel.model.buffers import IntArray, Mask, column, numbers, validity
+from rechannel.model.buffers import (
+    IntArray,
+    Mask,
+    booleans,
+    column,
+    list_offsets,
+    numbers,
+    validity,
+)
+from rechannel.model.canonical import canonical
 from rechannel.model.ddl import type_name
 from rechannel.model.hashing import HashArray, hash_columns
 from rechannel.operators.aggregate.functions.inputs import OneColumn, one_null, plain, plain_type
@@ -109,22 +118,58 @@ class CountDistinct(OneColumn):
 
 def _hashed(array: pa.Array) -> HashArray:
     """Hash values. A null leaves the hash of a key unchanged: here, which members of a struct are null counts too."""
-    hashes, masks = hash_columns([array]), list(_null_members(array))
-    nulls = np.logical_or.reduce(masks) if masks else np.zeros(0, np.bool_)
+    hashes, told = hash_columns([array]), list(_null_members(array))
+    nulls = np.zeros(len(array), np.bool_)
+    for each in told:
+        nulls |= booleans(each if pa.types.is_boolean(each.type) else each.is_valid())
     some = np.flatnonzero(nulls)
     if len(some):
-        given = [pa.array(hashes[some].view(np.int64)), *(pa.array(mask[some]) for mask in masks)]
         hashes = hashes.copy()
+        places = pa.array(some)
+        given = [pa.array(hashes[some].view(np.int64)), *(each.take(places) for each in told)]
         hashes[some] = hash_columns(given)
     return hashes
 
 
-def _null_members(array: pa.Array) -> Iterator[Mask]:
-    """Yield where each member of a struct is null, at every level of structs."""
+def _null_members(array: pa.Array) -> Iterator[pa.Array]:
+    """Yield where each member of a struct is null, at every level of structs.
+
+    Of all structs in a list or a map, one column tells it: a hash; null where no member is null.
+    """
     if pa.types.is_struct(array.type):
         for member in array.flatten():
-            yield ~np.asarray(member.is_valid().to_numpy(zero_copy_only=False))
+            yield member.is_null()
             yield from _null_members(member)
+    elif pa.types.is_nested(array.type) and _has_structs(array.type):
+        found, without = (hash_columns([_nulls_in(array, told)]) for told in (True, False))
+        yield pa.array(found.view(np.int64), mask=found == without)
+
+
+def _has_structs(kind: pa.DataType) -> bool:
+    fields = (kind.field(number) for number in range(kind.num_fields))
+    return pa.types.is_struct(kind) or any(_has_structs(field.type) for field in fields)
+
+
+def _nulls_in(array: pa.Array, told: bool) -> pa.Array:
+    """Return where a column, and whatever is in it, is null: of its shape, and without nulls.
+
+    told: else it is as if nothing were null.
+    """
+    form = canonical(array)
+    null, kind = pa.array(booleans(form.is_null()) & told), form.type
+    if pa.types.is_struct(kind):
+        parts = [null, *(_nulls_in(member, told) for member in form.flatten())]
+        return pa.StructArray.from_arrays(parts, names=[str(n) for n in range(len(parts))])
+    if pa.types.is_large_list(kind):
+        within = pa.LargeListArray.from_arrays(list_offsets(form), _nulls_in(form.values, told))
+        return pa.StructArray.from_arrays([null, within], names=["null", "items"])
+    if pa.types.is_map(kind):
+        both = [_nulls_in(each, told) for each in (form.keys, form.items)]
+        items = pa.StructArray.from_arrays(both, names=["key", "value"])
+        offsets = list_offsets(form).astype(np.int32)
+        within = pa.MapArray.from_arrays(offsets, form.keys, items)
+        return pa.StructArray.from_arrays([null, within], names=["null", "items"])
+    return null
 
 
 def _hashes(flat: pa.Array) -> HashArray:

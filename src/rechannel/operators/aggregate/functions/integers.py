@@ -96,6 +96,24 @@ def _limbs_total(values: Wide, groups: Groups) -> Wide:
     return parts[0] | parts[1] << _HALF, (parts[2] | parts[3] << _HALF).view(np.int64)
 
 
+def wide_running(values: Wide, groups: Groups, before: Wide) -> Wide:
+    """Running sums of each group, modulo 2^128, for up to 2^31 rows. before: of each group, what it begins with."""
+    low, high = values
+
+    def within(limb: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+        whole = np.cumsum(limb, dtype=np.uint64)
+        skipped = whole[groups.starts] - limb[groups.starts]
+        return whole - np.repeat(skipped, groups.sizes)
+
+    lowest, middle = within(low & _LOW_HALF), within(low >> _HALF)
+    middle += lowest >> _HALF
+    sums = (lowest & _LOW_HALF) | (middle << _HALF)
+    upper = within(high.view(np.uint64)) + (middle >> _HALF)
+    total_low = sums + np.repeat(before[0], groups.sizes)
+    upper += np.repeat(before[1].view(np.uint64), groups.sizes) + (total_low < sums)
+    return total_low, upper.view(np.int64)
+
+
 def wide_add(left: Wide, right: Wide) -> Wide:
     """Sum of each pair."""
     low = left[0] + right[0]

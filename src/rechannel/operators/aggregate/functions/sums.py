@@ -13,7 +13,13 @@ from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.columnar.reductions import total
 from rechannel.model.buffers import Mask, column, numbers
-from rechannel.operators.aggregate.functions.count import COUNT, add_counts, count_rows, less_counts
+from rechannel.operators.aggregate.functions.count import (
+    COUNT,
+    Count,
+    add_counts,
+    count_rows,
+    less_counts,
+)
 from rechannel.operators.aggregate.functions.inputs import (
     NUMBERS,
     OneColumn,
@@ -25,7 +31,7 @@ from rechannel.operators.aggregate.functions.inputs import (
     plain_type,
 )
 from rechannel.operators.aggregate.functions.messages import overflow_named, schema_error
-from rechannel.operators.aggregate.functions.running_sums import integer_sums
+from rechannel.operators.aggregate.functions.running_sums import exact_sums
 from rechannel.operators.aggregate.functions.totals import (
     DecimalTotal,
     FloatTotal,
@@ -90,11 +96,11 @@ class Sum(OneColumn):
     def running_states(
         self, values: Columns, groups: Groups, before: Columns, known: Mask
     ) -> Columns | None:
-        """Return the sum after each row; None if it is not an integer."""
-        if not pa.types.is_int64(before[0].type):
+        """Return the sum after each row; None if it is one of floats."""
+        if len(before) > 1:
             return None
-        with overflow_named("sum", self.column, pa.int64()):
-            return [integer_sums(plain(values[0]), groups, before[0], known)]
+        with overflow_named("sum", self.column, before[0].type):
+            return [exact_sums(plain(values[0]), groups, before[0], known)]
 
     def final(self, states: Columns, inputs: list[pa.Field]) -> pa.Array:
         """Sums; those of floats rounded to the nearest double."""
@@ -156,6 +162,17 @@ class Mean(OneColumn):
         with overflow_named("mean", self.column, totals[1].type):
             left, unclear = tallied(totals[1:]).subtract(totals[1:], others[1:])
         return [less_counts(totals[0], others[0]), *left], unclear
+
+    def running_states(
+        self, values: Columns, groups: Groups, before: Columns, known: Mask
+    ) -> Columns | None:
+        """Return count and sum after each row; None if it is a sum of floats."""
+        if len(before) > 2:
+            return None
+        array = plain(values[0])
+        counts = Count(column=self.column).running_states([array], groups, before[:1], known)
+        with overflow_named("mean", self.column, before[1].type):
+            return [*counts, exact_sums(array, groups, before[1], known)]
 
     def final(self, states: Columns, inputs: list[pa.Field]) -> pa.Array:
         """Sums divided by counts."""
