@@ -216,6 +216,32 @@ def test_nobody_repairs_beside_a_driver():
         repair(store, HAND, None)
 
 
+def test_what_a_driver_has_written_between_the_look_and_the_lease_is_not_repaired():
+    class Late(MemoryStore):
+        """A driver runs, and stops, just before somebody takes the lease."""
+
+        ran = False
+
+        def put(self, key, data):
+            if key == LEASE and not self.ran:
+                self.ran = True
+                process = bench(self, rows=6).start()
+                process.run()
+                process.stop()
+            super().put(key, data)
+
+    store, before = Late(), done()
+    for key in before.list(""):
+        store.put(key, bytes(before.read(key)))
+    tear(store, "reconfigurations/r1.json")
+    torn = bytes(store.read("reconfigurations/r1.json"))
+    with pytest.raises(StateInUseError, match="nothing was changed: ask again"):
+        repair(store, HAND, None)
+    assert store.ran
+    assert bytes(store.read("reconfigurations/r1.json")) == torn
+    assert LEASE not in set(store.list(""))
+
+
 def test_a_damaged_snapshot_is_removed_as_long_as_the_journal_can_be_read():
     store = done()
     newest = max(store.list(SNAPSHOTS))

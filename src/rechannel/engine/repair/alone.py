@@ -15,6 +15,11 @@ from rechannel.errors import StateInUseError
 from rechannel.state.store import Store
 from rechannel.version import __version__
 
+WRITTEN_MEANWHILE = (
+    "another process has written to the state directory meanwhile, and nothing was changed: ask again once no driver"
+    " runs"
+)
+
 NEVER = 1 << 62
 """Commits between two snapshots: none is taken."""
 
@@ -89,8 +94,4 @@ def append_alone(
 
 def _check_next(present: JournalState, number: int) -> None:
     if present.number != number:
-        msg = (
-            "another process has written to the state directory meanwhile, and nothing was changed: ask again once no"
-            " driver runs"
-        )
-        raise StateInUseError(msg)
+        raise StateInUseError(WRITTEN_MEANWHILE)

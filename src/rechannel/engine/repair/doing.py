@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from rechannel.engine.journal.reading import read_only
-from rechannel.engine.repair.alone import Hand, append_alone, lease_of
+from rechannel.engine.journal.reading import numbers_of, read_only
+from rechannel.engine.repair.alone import WRITTEN_MEANWHILE, Hand, append_alone, lease_of
 from rechannel.engine.repair.evidence import Evidence, look
 from rechannel.engine.repair.findings import Action, Finding, findings
-from rechannel.errors import RefusedError
-from rechannel.state.keys import LEASE
+from rechannel.errors import RefusedError, StateInUseError
+from rechannel.state.keys import JOURNAL, LEASE, SNAPSHOTS
 from rechannel.state.store import Store
 
 
@@ -22,7 +22,8 @@ def repair(store: Store, hand: Hand, chosen: Collection[str] | None) -> tuple[Fi
     """Carry out the actions of findings; returns these findings.
 
     chosen: their ids; None = all whose action is advised. A finding that an earlier action has resolved is left out.
-    Raises StateInUseError while a driver runs, RefusedError for an unknown id or a finding without an action.
+    Raises StateInUseError while a driver runs, or if one has run meanwhile, RefusedError for an unknown id or a finding
+    without an action.
     """
     present = {finding.id: finding for finding in found(store, hand)}
     for name in chosen or ():
@@ -37,13 +38,22 @@ def repair(store: Store, hand: Hand, chosen: Collection[str] | None) -> tuple[Fi
 
 def _deal(store: Store, hand: Hand, name: str) -> None:
     """Carry out one action, on the state as it is now: an earlier action may have changed what has to be done."""
+    before = _written(store)
     finding = next((f for f in found(store, hand) if f.id == name), None)
     if finding is None or finding.action is None:
         return
     with lease_of(store, hand):
+        # A driver may have come and gone between the look and the lease.
+        if _written(store) != before:
+            raise StateInUseError(WRITTEN_MEANWHILE)
         _files(store, finding.action)
         if finding.action.bodies:
             append_alone(store, hand, read_only(store), finding.action.bodies)
+
+
+def _written(store: Store) -> tuple[list[int], list[int]]:
+    """Return the numbers of entries and snapshots that there are: any driver changes them."""
+    return numbers_of(store, JOURNAL), numbers_of(store, SNAPSHOTS)
 
 
 def _look(store: Store, hand: Hand) -> Evidence:
