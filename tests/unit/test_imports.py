@@ -93,6 +93,17 @@ def test_importing_the_package_loads_nothing_heavy():
     assert not loaded_by(["rechannel"]) & HEAVY
 
 
+def test_what_finds_matchings_is_loaded_by_who_asks_for_them_and_not_by_the_driver_later():
+    program = (
+        "import sys; import rechannel as rc; print('networkx' in sys.modules)\n"
+        "rc.strategies.optimized(); print('networkx' in sys.modules)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    command = [sys.executable, "-c", program]
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert said.stdout.split() == ["False", "True"]
+
+
 @pytest.mark.parametrize("room", WORKER_ROOMS)
 def test_worker_rooms_load_nothing_heavy(room):
     modules = modules_of(room)

@@ -40,6 +40,11 @@ def matched(moves: Sequence[BinMove], bins: int) -> Iterator[Group]:
                 del waiting[pair]
 
 
+def load_matching() -> None:
+    """Import what finds matchings, which takes a good part of a second."""
+    import networkx  # noqa: F401 - imported for what imports it later
+
+
 def _matching(waiting: Sequence[Pair]) -> list[Pair]:
     """As many pairs as possible of which no two share a task; of two pairs between the same tasks, the first."""
     from networkx import Graph, max_weight_matching

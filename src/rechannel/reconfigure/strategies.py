@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from rechannel.model.codec import form
 from rechannel.reconfigure.checked import Checked, Kinds, PositiveFloat, PositiveInt
-from rechannel.reconfigure.grouping import Group, chunks, matched, within
+from rechannel.reconfigure.grouping import Group, chunks, load_matching, matched, within
 from rechannel.reconfigure.steps import BinMove, Route, Step
 
 __all__ = ["all_at_once", "batched", "fluid", "optimized"]
@@ -104,6 +104,10 @@ class Optimized(Strategy):
     kind = "optimized"
 
     bins: Annotated[int, Meta(ge=1, description="Bins per transfer.")] = 1
+
+    def __post_init__(self) -> None:
+        """Load the library that finds matchings: in the thread that asks, since the driver's would be held up by it."""
+        load_matching()
 
     def groups(self, moves: Sequence[BinMove]) -> Iterator[Group]:
         """Groups by matching."""
