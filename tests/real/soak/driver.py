@@ -10,11 +10,12 @@ import ctypes
 import gc
 import json
 import os
+import sys
 import time
 from collections import Counter
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 import pyarrow as pa
@@ -160,9 +161,26 @@ def heap() -> dict[str, Any]:
         "rss_mib": psutil.Process().memory_info().rss >> 20,
         "malloc": {name: getattr(now, name) for name in ("hblkhd", "uordblks", "fordblks")},
         "arrow": pa.total_allocated_bytes(),
+        "blocks": sys.getallocatedblocks(),
+        "threads": dict(Counter(each.name() for each in _threads())),
         "objects": len(found),
         "kinds": dict(kinds.most_common(40)),
     }
+
+
+class _Thread(NamedTuple):
+    id: int
+
+    def name(self) -> str:
+        """What the system calls it: librdkafka's have names of their own."""
+        try:
+            return Path(f"/proc/self/task/{self.id}/comm").read_text().strip()
+        except OSError:
+            return "ended"
+
+
+def _threads() -> list[_Thread]:
+    return [_Thread(each.id) for each in psutil.Process().threads()]
 
 
 def _write(path: Path, facts: dict[str, Any]) -> None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
 from typing import Protocol
 
 from rechannel.engine.journal.log import OWED_PER_COMMIT, Journal
 from rechannel.engine.journal.referenced import unreferenced
 from rechannel.engine.journal.state import JournalState
+from rechannel.spare_memory import SpareMemory, of_the_c_library
 from rechannel.state.keys import SEGMENTS, SINK_BUFFERS, segments_of, timestep_of
 from rechannel.state.store import Store
 from rechannel.telemetry.troubles import Trouble, unheard
-from rechannel.threads import DaemonThreads
+from rechannel.threads import AtOnce, DaemonThreads
 
 LEFT_S = 2.0
 """What is left to a sweep when the job ends."""
@@ -65,7 +66,12 @@ class Housekeeper:
         self._journal = journal
         self._every = every
         self._commits = 0
+        self._deleting = (
+            DaemonThreads(side_by_side, "rechannel-delete") if side_by_side > 1 else AtOnce()
+        )
+        """The same threads for all sweeps: a new one begins with an arena of its own."""
         self._side_by_side = side_by_side
+        self._spare = SpareMemory(of_the_c_library)
         self._stop = threading.Event()
         self._running: Thread | None = None
 
@@ -93,6 +99,7 @@ class Housekeeper:
                 unread,
                 self._filling,
                 self._held,
+                deleting=self._deleting,
                 side_by_side=self._side_by_side,
                 stop=self._stop.is_set,
             )
@@ -100,6 +107,7 @@ class Housekeeper:
             self._trouble(HOUSEKEEPING, error)
         else:
             self._trouble(HOUSEKEEPING, None)
+        self._spare.give_back()
 
     def finish(self) -> None:
         """Wait for a sweep under way. A long one ends soon, and leaves the rest to the next driver's."""
@@ -107,6 +115,7 @@ class Housekeeper:
             self._running.join(timeout=LEFT_S)
             self._stop.set()
             self._running.join(timeout=60)
+        self._deleting.shutdown(wait=False)
 
 
 def sweep(
@@ -116,6 +125,7 @@ def sweep(
     filling: Callable[[], frozenset[str]] = frozenset,
     held: Callable[[], frozenset[str]] = frozenset,
     *,
+    deleting: Executor | None = None,
     side_by_side: int = 1,
     stop: Callable[[], bool] = bool,
 ) -> int:
@@ -125,7 +135,8 @@ def sweep(
     that are not durable, and these may lag by more timesteps than versions are kept.
     filling: operators that are going to be added, whose state is written and not named yet.
     held: files that are being read (`pinned.Pinned`); asked when the state has been read.
-    side_by_side: requests to the store at a time. stop: whether to leave the rest to the next sweep.
+    deleting: makes the requests to the store, as many at a time as `side_by_side`.
+    stop: whether to leave the rest to the next sweep.
     Keys are listed before the state is read: what is written meanwhile is not in the list, what is
     committed meanwhile is in the state, and so is what has just begun to run and is not waited for
     any more. Sinks are asked last: what they have not been given by then is of a version that the
@@ -141,17 +152,9 @@ def sweep(
         for key in unreferenced(now, keys)
         if key not in waiting and not _still_read(key, since) and not key.startswith(ahead)
     ]
-    return _deleted(store, gone, side_by_side, stop)
-
-
-def _deleted(store: Store, keys: Sequence[str], side_by_side: int, stop: Callable[[], bool]) -> int:
-    done = 0
-    with ExitStack() as undo:
-        each: Callable[[Callable[[str], None], Sequence[str]], Iterable[None]] = map
-        if side_by_side > 1 and keys:
-            each = undo.enter_context(DaemonThreads(side_by_side, "rechannel-sweep")).map
-        while done < len(keys) and not stop():
-            done += len([*each(store.delete, keys[done : done + side_by_side])])
+    done, each = 0, (deleting or AtOnce()).map
+    while done < len(gone) and not stop():
+        done += len([*each(store.delete, gone[done : done + side_by_side])])
     return done
 
 

@@ -43,6 +43,7 @@ from rechannel.errors import NotReadyError
 from rechannel.sinks.batch import Batch
 from rechannel.sinks.failure import Verdict
 from rechannel.sinks.writer import Rows, SinkWriter, Staged
+from rechannel.spare_memory import SpareMemory, of_this_thread
 from rechannel.telemetry.troubles import Trouble, unheard
 from rechannel.threads import daemon_thread
 
@@ -249,6 +250,7 @@ class Publisher:
     # One timestep of one sink --------------------------------------------------------------------------------
 
     def _loop(self, lane: Lane) -> None:
+        spare = SpareMemory(of_this_thread)
         while True:
             with self._gate.changed:
                 self._gate.changed.wait_for(lambda: self._gate.closed or self._may_go_on(lane))
@@ -261,6 +263,7 @@ class Publisher:
                     self._error = self._error or error
                     self._gate.changed.notify_all()
                 return
+            spare.give_back()
 
     def _may_go_on(self, lane: Lane) -> bool:
         """Whether a lane has its turn, or nothing more to do."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -53,6 +54,8 @@ WAITS = 2
 some of its calls only then."""
 AGAIN_S = 0.1
 """Between two tries to take the sink over."""
+MOST_STUCK = 8
+"""Calls that do not return, after which no further producers are made: each holds some 2 MB and 9 threads."""
 FULL_S = 1.0
 """For how long a full queue is waited for at once."""
 TURNS = ("", "/2")
@@ -91,6 +94,8 @@ class KafkaWriter:
         """The timestep of the transaction that is open."""
         self._doubtful: Batch | None = None
         """The timestep of a transaction that may have been committed."""
+        self._stuck: list[Future[object]] = []
+        """Calls that have not returned, each with its producer."""
         self._caller: DaemonThreads | None = None
         """A thread for calls that may not return."""
         self._group: Any = None
@@ -185,6 +190,7 @@ class KafkaWriter:
         ):  # the attempt before has neither been published nor has it failed
             self._drop()
         if not self._producers:
+            self._check_stuck()
             producers = [self._kafka.Producer(settings) for settings in self._settings()]
             try:
                 self._patiently(lambda: self._check_topic(producers[0]))
@@ -241,8 +247,19 @@ class KafkaWriter:
                 raise
             self._caller.shutdown(wait=False)
             self._producers, self._open, self._caller = [], None, None
+            self._stuck.append(made)
             late = f"a call of Kafka's client did not return within {waits_s:g} s"
             raise StorageError(f"{self._where}: {late}; a new producer tries again") from error
+
+    def _check_stuck(self) -> None:
+        """Raise StorageError where too many calls have not returned: none can be ended, and each holds a producer."""
+        self._stuck = [each for each in self._stuck if not each.done()]
+        if len(self._stuck) >= MOST_STUCK:
+            msg = (
+                f"{self._where}: {len(self._stuck)} calls of Kafka's client do not return, with a producer each;"
+                " another one is made once one of them does. If that lasts, end this process and start the job again"
+            )
+            raise StorageError(msg)
 
     def _patiently(self, ask: Callable[[], T]) -> T:
         """Ask again while brokers change their roles, or end what an earlier producer has left open."""

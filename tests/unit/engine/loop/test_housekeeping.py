@@ -16,6 +16,7 @@ from rechannel.state.manifest import Manifest
 from rechannel.state.run import Run
 from rechannel.state.stores.memory import MemoryStore
 from rechannel.telemetry.troubles import Troubles
+from rechannel.threads import DaemonThreads
 
 
 def segment(timestep: int, attempt: str = "a") -> str:
@@ -188,7 +189,9 @@ def test_files_are_removed_side_by_side_where_each_is_a_request():
     for number in range(8):
         store.put(segment(1, f"a{number}"), b"x")
     state = committed(2, {2: version()})
-    assert sweep(store, lambda: state, lambda: None, side_by_side=8) == 8
+    with DaemonThreads(8, "delete") as deleting:
+        swept = sweep(store, lambda: state, lambda: None, deleting=deleting, side_by_side=8)
+    assert swept == 8
     assert [*store.list("")] == []
 
 

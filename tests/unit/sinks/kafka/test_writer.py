@@ -15,6 +15,7 @@ from rechannel.errors import FencedError, RefusedError, StorageError
 from rechannel.sinks.batch import Batch
 from rechannel.sinks.claims import Ledger
 from rechannel.sinks.kafka.outlet import KafkaOutlet
+from rechannel.sinks.kafka.writer import MOST_STUCK
 from rechannel.sinks.marks import Mark
 from rechannel.sinks.outlet import SinkContext
 
@@ -60,6 +61,23 @@ def test_a_call_that_does_not_return_is_given_up_and_another_producer_tries_agai
     writer.publish({}, Batch(timestep=3))
     assert next_one.done == ["offsets", "commit"]
     assert writer._mark.timestep == 3
+
+
+def test_no_more_producers_are_made_than_may_be_stuck(writer):
+    stuck = [holding(writer, Batch(timestep=3)) for _ in range(1)]
+    for _ in range(MOST_STUCK):
+        with pytest.raises(StorageError, match="did not return within"):
+            writer.publish({}, Batch(timestep=3))
+        stuck.append(holding(writer, Batch(timestep=3)))
+    writer._producers, writer._open = [], None
+    with pytest.raises(StorageError, match=r"8 calls of Kafka's client do not return"):
+        writer.begin()
+    for client in stuck:
+        client.goes_on.set()
+    for each in writer._stuck:
+        each.result(60)
+    writer._check_stuck()
+    assert writer._stuck == []
 
 
 def test_a_call_that_times_out_by_itself_raises_that(writer):
