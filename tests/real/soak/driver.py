@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import psutil
 import pyarrow as pa
@@ -162,25 +162,18 @@ def heap() -> dict[str, Any]:
         "malloc": {name: getattr(now, name) for name in ("hblkhd", "uordblks", "fordblks")},
         "arrow": pa.total_allocated_bytes(),
         "blocks": sys.getallocatedblocks(),
-        "threads": dict(Counter(each.name() for each in _threads())),
+        "threads": dict(Counter(_called(each.id) for each in psutil.Process().threads())),
         "objects": len(found),
         "kinds": dict(kinds.most_common(40)),
     }
 
 
-class _Thread(NamedTuple):
-    id: int
-
-    def name(self) -> str:
-        """What the system calls it: librdkafka's have names of their own."""
-        try:
-            return Path(f"/proc/self/task/{self.id}/comm").read_text().strip()
-        except OSError:
-            return "ended"
-
-
-def _threads() -> list[_Thread]:
-    return [_Thread(each.id) for each in psutil.Process().threads()]
+def _called(thread: int) -> str:
+    """What the system calls a thread of this process: librdkafka's have names of their own."""
+    try:
+        return Path(f"/proc/self/task/{thread}/comm").read_text().strip()
+    except OSError:
+        return "ended"
 
 
 def _write(path: Path, facts: dict[str, Any]) -> None:
