@@ -27,6 +27,7 @@ from rechannel.errors import (
     StorageError,
 )
 from rechannel.sinks.batch import Batch
+from rechannel.sinks.kafka.lost import LostBrokers
 from rechannel.sinks.kafka.records import RecordColumns
 from rechannel.sinks.marked import mark_name
 from rechannel.sinks.marks import Holder, Mark
@@ -94,6 +95,7 @@ class KafkaWriter:
         """The timestep of the transaction that is open."""
         self._doubtful: Batch | None = None
         """The timestep of a transaction that may have been committed."""
+        self._lost = LostBrokers()
         self._stuck: list[Future[object]] = []
         """Calls that have not returned, each with its producer."""
         self._caller: DaemonThreads | None = None
@@ -144,6 +146,9 @@ class KafkaWriter:
             )
             raise StorageError(msg)
         producer, wait_s = self._producers[0], self._outlet.wait_s
+        if self._have_lost_a_broker():
+            self._drop()
+            raise StorageError(f"{self._where}: a broker went away; new producers try again")
         try:
             if self._outlet.exactly_once:
                 metadata = self._group_metadata()
@@ -185,13 +190,14 @@ class KafkaWriter:
 
     def _connected(self) -> Any:
         """Return the producer whose turn it is. All have fenced earlier ones, which aborts what was left open."""
-        if (
-            self._open is not None
-        ):  # the attempt before has neither been published nor has it failed
+        # Or the attempt before has neither been published nor has it failed.
+        if self._have_lost_a_broker() or self._open is not None:
             self._drop()
         if not self._producers:
             self._check_stuck()
-            producers = [self._kafka.Producer(settings) for settings in self._settings()]
+            self._lost.renewed()
+            told: dict[str, Any] = {"error_cb": self._lost.note}
+            producers = [self._kafka.Producer(each | told) for each in self._settings()]
             try:
                 self._patiently(lambda: self._check_topic(producers[0]))
                 if self._outlet.exactly_once:
@@ -250,6 +256,14 @@ class KafkaWriter:
             self._stuck.append(made)
             late = f"a call of Kafka's client did not return within {waits_s:g} s"
             raise StorageError(f"{self._where}: {late}; a new producer tries again") from error
+
+    def _have_lost_a_broker(self) -> bool:
+        """Return whether the producers have lost a broker since they were made; see `lost.py`."""
+        if not self._outlet.exactly_once:
+            return False
+        for each in self._producers:
+            each.poll(0)
+        return self._lost.new
 
     def _check_stuck(self) -> None:
         """Raise StorageError where too many calls have not returned: none can be ended, and each holds a producer."""

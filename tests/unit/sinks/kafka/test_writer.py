@@ -27,6 +27,8 @@ class Client:
         self.goes_on = threading.Event()
         self.done: list[str] = []
 
+    def poll(self, _seconds: float) -> None: ...
+
     def send_offsets_to_transaction(self, *_: object) -> None:
         self.goes_on.wait(60)
         self.done.append("offsets")
@@ -97,6 +99,8 @@ def test_a_call_that_times_out_by_itself_raises_that(writer):
 class Ending:
     """A client whose transaction the brokers have ended."""
 
+    def poll(self, _seconds: float) -> None: ...
+
     def begin_transaction(self) -> None: ...
 
     def produce(self, *_: object, **__: object) -> None: ...
@@ -145,6 +149,8 @@ def test_the_first_mark_is_compared_whoever_reads_it(writer, monkeypatch):
 class Beginning:
     """A client that takes the sink over."""
 
+    def poll(self, _seconds: float) -> None: ...
+
     def init_transactions(self, _seconds: float) -> None: ...
 
 
@@ -185,8 +191,14 @@ def test_one_consumer_serves_all_transactions(writer, monkeypatch):
 class Taking:
     """A client that writes down what it does."""
 
-    def __init__(self, settings: dict[str, str], said: list[str]) -> None:
+    def __init__(self, settings: dict[str, Any], said: list[str]) -> None:
         self._id, self._said = settings["transactional.id"], said
+        self.tell = settings["error_cb"]
+        self.heard: list[KafkaError] = []
+
+    def poll(self, _seconds: float) -> None:
+        while self.heard:
+            self.tell(self.heard.pop())
 
     def init_transactions(self, _seconds: float) -> None:
         self._said.append(f"{self._id} fences")
@@ -201,6 +213,10 @@ class Taking:
 
     def commit_transaction(self, *_: object) -> None:
         self._said.append(f"{self._id} commits")
+
+    def purge(self) -> None: ...
+
+    def abort_transaction(self, _seconds: float) -> None: ...
 
 
 def test_two_producers_take_turns_and_have_fenced_all_others_before_the_mark_is_read(
@@ -226,6 +242,46 @@ def test_two_producers_take_turns_and_have_fenced_all_others_before_the_mark_is_
         by = two if timestep == 4 else one
         expected = [f"{by} begins", f"{by} gives {timestep + 1}", f"{by} commits"]
         assert [each for each in said if each != "mark"] == expected
+
+
+@pytest.mark.parametrize("sent", [False, True], ids=["before its rows", "before its commit"])
+def test_producers_that_have_lost_a_broker_are_replaced(writer, monkeypatch, sent):
+    """Their calls would wait until that broker is back."""
+    said, made = list[str](), list[Taking]()
+
+    def producer(settings: dict[str, Any]) -> Taking:
+        made.append(Taking(settings, said))
+        return made[-1]
+
+    def asking(ask: Any) -> Any:
+        return Mark(2, "") if ask == writer._marked else "group"
+
+    monkeypatch.setattr(writer, "_asking", asking)
+    monkeypatch.setattr(writer, "_check_topic", lambda _producer: None)
+    monkeypatch.setattr(writer._kafka, "Producer", producer)
+    writer.begin()
+    batch, rows = Batch(timestep=3), rows_of(pa.table({"value": [b"x"]}))
+    lost, other = KafkaError(KafkaError._TRANSPORT), KafkaError(KafkaError._AUTHENTICATION)
+    made[0].heard.append(other)
+    if sent:
+        writer.stage(rows, batch)
+        made[1].heard.append(lost)
+        with pytest.raises(StorageError, match="a broker went away; new producers try again"):
+            writer.publish({}, batch)
+    else:
+        made[1].heard.append(lost)
+    said.clear()
+    writer.stage(rows, batch)
+    writer.publish({}, batch)
+    one, two = "rechannel-job-out", "rechannel-job-out/2"
+    assert len(made) == 4
+    assert said[:3] == [f"{one} fences", f"{two} fences", f"{one} begins"]
+    assert said[-1] == f"{one} commits"
+    # While it is away, the client goes on telling so.
+    made[3].heard.append(lost)
+    writer.stage(rows, Batch(timestep=4))
+    writer.publish({}, Batch(timestep=4))
+    assert len(made) == 4
 
 
 def test_calls_share_a_thread_until_one_does_not_return(writer, monkeypatch):
