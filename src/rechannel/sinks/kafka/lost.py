@@ -2,7 +2,7 @@
 
 A client that knows the coordinator of a group asks no other one while that is away, and its call waits for as long,
 whatever its time-out (librdkafka issue 5456). New producers ask who it is now: so a broker that was lost makes them
-worth while, once. A client tells of a broker again and again while that is away.
+worth while, once. A client names a broker again and again while that is away.
 """
 
 from __future__ import annotations
