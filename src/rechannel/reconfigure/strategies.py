@@ -107,6 +107,7 @@ class Optimized(Strategy):
 
     def __post_init__(self) -> None:
         """Load the library that finds matchings: in the thread that asks, since the driver's would be held up by it."""
+        Strategy.__post_init__(self)
         load_matching()
 
     def groups(self, moves: Sequence[BinMove]) -> Iterator[Group]:
