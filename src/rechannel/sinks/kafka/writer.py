@@ -148,7 +148,9 @@ class KafkaWriter:
         producer, wait_s = self._producers[0], self._outlet.wait_s
         if self._have_lost_a_broker():
             self._drop()
-            raise StorageError(f"{self._where}: a broker went away; new producers try again")
+            raise StorageError(
+                f"{self._where} does not take the rows: a broker went away; new producers try again"
+            )
         try:
             if self._outlet.exactly_once:
                 metadata = self._group_metadata()
