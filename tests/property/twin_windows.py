@@ -418,7 +418,7 @@ class Sessions(Window):
                 if self._seen(session, before, timestep, since):
                     emitted.append((user, self._emitted(user, session)))
                     places.append((session[-1][0], tie(user)))
-                if not self.passed(self._ends_before(session) + self.lateness, self.watermark):
+                if not self.passed(self._first_beyond(session) + self.lateness, self.watermark):
                     left += session
             self.memory[text] = (user, left)
             if not left:
@@ -443,14 +443,14 @@ class Sessions(Window):
 
     def _seen(self, session: Span, before: int | None, timestep: int, since: int | None) -> bool:
         """Whether a session is shown."""
-        over, touched = self._ends_before(session), max(came for _, came, _, _ in session)
+        over, touched = self._first_beyond(session), max(came for _, came, _, _ in session)
         if not self.complete:
             return touched == timestep
         if self.passed(over, self.watermark):
             return touched == timestep or not self.passed(over, before)
         return since is not None and touched > since
 
-    def _ends_before(self, session: Span) -> int:
+    def _first_beyond(self, session: Span) -> int:
         """The first millisecond of which no row belongs to a session any more."""
         return session[-1][0] + self.size + 1
 
@@ -459,12 +459,12 @@ class Sessions(Window):
         if before is None or self.processing or ms >= before - self.lateness:
             return False
         kept: Any = self.memory.get(text, (None, []))[1]
-        return not any(s[0][0] <= ms < self._ends_before(s) for s in self._sessions(kept))
+        return not any(s[0][0] <= ms < self._first_beyond(s) for s in self._sessions(kept))
 
     def _sessions(self, kept: Span) -> list[Span]:
         out: list[Span] = []
         for one in sorted(kept, key=lambda each: each[0]):
-            if out and one[0] < self._ends_before(out[-1]):
+            if out and one[0] < self._first_beyond(out[-1]):
                 out[-1].append(one)
             else:
                 out.append([one])

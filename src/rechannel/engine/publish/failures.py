@@ -157,10 +157,9 @@ class Failures:
 
 
 def _believed(error: BaseException, lane: Lane) -> BaseException:
-    """Return an error that is tried again in place of one by which the place of a sink reports another driver that the
-    journal does not know.
+    """Return an error after which the sink tries again, if its place reports another driver and the journal knows none.
 
-    It is one that this driver has replaced, and that took the place for a moment before it noticed.
+    That driver is one that this driver has replaced: it took the place for a moment before it noticed.
     """
     if isinstance(error, FencedError):
         with suppress(StorageError):

@@ -25,16 +25,12 @@ class LostBrokers:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """clock: in seconds; only differences count."""
         self._clock, self._said_s = clock, dict[str, float]()
-        self._new = False
-
-    @property
-    def new(self) -> bool:
+        self.new = False
         """Whether a broker was lost since `renewed`."""
-        return self._new
 
     def renewed(self) -> None:
         """Note that there are new producers."""
-        self._new = False
+        self.new = False
 
     def note(self, error: Any) -> None:
         """Note what the client says: a callback of it (`error_cb`)."""
@@ -43,5 +39,5 @@ class LostBrokers:
         found, now = _ADDRESS.search(error.str()), self._clock()
         broker = found[1] if found else ""
         if now - self._said_s.get(broker, now - 2 * AGAIN_S) > AGAIN_S:
-            self._new = True
+            self.new = True
         self._said_s[broker] = now

@@ -66,7 +66,7 @@ def test_a_call_that_does_not_return_is_given_up_and_another_producer_tries_agai
 
 
 def test_no_more_producers_are_made_than_may_be_stuck(writer):
-    stuck = [holding(writer, Batch(timestep=3)) for _ in range(1)]
+    stuck = [holding(writer, Batch(timestep=3))]
     for _ in range(MOST_STUCK):
         with pytest.raises(StorageError, match="did not return within"):
             writer.publish({}, Batch(timestep=3))
