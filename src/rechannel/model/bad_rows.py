@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 from rechannel.errors import DataflowError
 from rechannel.model.codec import row
@@ -64,8 +65,9 @@ class AtMost:
         """Return whether a number of bad rows is too many. rows: all of them."""
         if self.rows is not None and bad > self.rows:
             return True
-        share = self.percent
-        return share is not None and rows >= self.min_rows and bad * 100 > share * rows
+        if self.percent is None or rows < self.min_rows:
+            return False
+        return bad * 100 > Fraction(str(self.percent)) * rows  # 77 of 11000 are 0.7 %, and not more
 
 
 def at_most(

@@ -122,6 +122,11 @@ class Intervals:
 
     def slices(self, ordered: HashArray) -> Iterator[slice]:
         """Yield, for each interval, the slice of an ascending hash array that lies in it."""
+        if len(self.spans) == 1 and len(ordered):
+            lo, hi = self.spans[0]
+            if lo <= int(ordered[0]) and int(ordered[-1]) < hi:
+                yield slice(0, len(ordered))  # the usual case, without a search
+                return
         for lo, hi in self.spans:
             start = int(np.searchsorted(ordered, np.uint64(lo)))
             stop = len(ordered) if hi == SPACE else int(np.searchsorted(ordered, np.uint64(hi)))

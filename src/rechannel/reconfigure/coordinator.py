@@ -83,8 +83,13 @@ def decide(state: Coordination, now: Now, impossible: Impossible = lambda record
     return decision
 
 
-def settled(state: Coordination, committed: int, time_ms: int) -> tuple[Finished, ...]:
-    """Events that finish the reconfigurations whose last step is committed."""
+def settled(
+    state: Coordination, committed: int, time_ms: int, *, to_run: int | None = None
+) -> tuple[Finished, ...]:
+    """Events that finish the reconfigurations whose last step is committed.
+
+    to_run: a timestep that is still to run: what writes state anew in it is not finished.
+    """
     return tuple(
         Finished(
             id=record.id,
@@ -95,6 +100,7 @@ def settled(state: Coordination, committed: int, time_ms: int) -> tuple[Finished
         if record.under_way
         and not record.left
         and (record.last_timestep is None or record.last_timestep <= committed)
+        and (to_run is None or not record.rewrites(to_run))
     )
 
 
@@ -305,8 +311,8 @@ def resume(
     """
     # If no timestep runs again, no commit will finish the records that have made their last step. But the state that a
     # withdrawn timestep should have written anew is written by the timestep that is planned in its place.
-    done = settled(state, now.timestep, now.time_ms) if now.drained else ()
-    over = [event for event in done if not state.find(event.id).rewrites(now.timestep)]
+    number = now.timestep
+    over = settled(state, number, now.time_ms, to_run=number) if now.drained else ()
     events: list[Event] = [*over]
     for record in state.open:
         if any(event.id == record.id for event in over):

@@ -64,7 +64,9 @@ TABLE: Mapping[tuple[Phase, str], frozenset[Phase]] = {
     (Phase.MOVING, "stepped"): frozenset({Phase.MOVING}),
     (Phase.MOVING, "reversed"): frozenset({Phase.REVERSING}),
     (Phase.MOVING, "resumed"): frozenset({Phase.MOVING}),
-    (Phase.MOVING, "finished"): frozenset({Phase.DONE, Phase.SUPERSEDED, Phase.FAILED}),
+    (Phase.MOVING, "finished"): frozenset(
+        {Phase.DONE, Phase.ABORTED, Phase.SUPERSEDED, Phase.FAILED}
+    ),
     (Phase.REVERSING, "stepped"): frozenset({Phase.REVERSING}),
     (Phase.REVERSING, "resumed"): frozenset({Phase.REVERSING}),
     (Phase.REVERSING, "finished"): frozenset({Phase.UNDONE, Phase.SUPERSEDED, Phase.FAILED}),

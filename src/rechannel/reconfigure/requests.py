@@ -141,8 +141,7 @@ def abort(state: Coordination, id_: str, now: Now, reason: str) -> tuple[Event, 
         msg = f"reconfiguration {id_} is {record.phase}: it can no longer be aborted"
         raise RefusedError(msg)
     if not record.under_way or not record.taken:
-        outcome = "superseded" if record.under_way else "aborted"
-        return (finished(record, now, outcome, reason),)
+        return (finished(record, now, "aborted", reason),)
     _check_replaceable(record)
     if not record.left:
         msg = f"reconfiguration {id_} has made its last step; request the opposite change instead"

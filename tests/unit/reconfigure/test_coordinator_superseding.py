@@ -181,7 +181,7 @@ def test_one_that_is_planned_but_made_no_step_just_ends():
     paper.fold(paper.decide().events)
     assert paper.phase("r1") == "moving"
     paper.abort("r1")
-    assert paper.phase("r1") == "superseded"
+    assert paper.phase("r1") == "aborted"
     assert paper.step() == [[]]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,6 +22,10 @@ MOST_ROWS = 100_000
 MOST_BYTES = 64 << 20
 """Bytes of their texts: rows, errors and offsets."""
 
+AT_ONCE = 1_000
+"""Rows that are made of their texts at a time."""
+
+_BEGINNING = "only the beginning of the record was kept"
 _CUT = r"\(\d+ bytes; the first \d+ are here\)$"
 """Ends the error of a record of which the dead letter has the beginning only."""
 
@@ -75,20 +79,16 @@ def choose(
     letters: all of the timesteps that are asked for, piece by piece, with the columns of `WHOLE_LETTER`. schema:
     columns of what the operator reads. needed: those that it needs.
     """
-    sifted = _Sifted(asked=asked, not_taken=NotTaken(taken))
+    sifted = _Sifted(asked=asked, not_taken=NotTaken(taken), schema=schema, needed=needed)
     for piece in letters:
         sifted.add(piece)
-    now = sifted.held()
-    found = letter_rows(now.column("row").to_pylist(), schema, needed)
-    refused = Counter({"only the beginning of the record was kept": sifted.cut})
-    refused.update(found.refused.values())
-    good = now.take(pa.array(found.numbers, pa.int64()))
+    good, rows = sifted.held()
     return Chosen(
-        taken=_for_log(good, found.rows, taken),
+        taken=_for_log(good, rows, taken),
         errors=Counter(good.column("error").to_pylist()),
-        refused=+refused,
+        refused=+sifted.refused,
         before=sifted.before,
-        left=sifted.whole - now.num_rows,
+        left=sifted.left,
     )
 
 
@@ -98,14 +98,18 @@ class _Sifted:
 
     asked: Asked
     not_taken: NotTaken
+    schema: pa.Schema
+    needed: frozenset[str]
     before: int = 0
     """Dead letters that were replayed before."""
-    cut: int = 0
-    """Of those that are asked for, the ones without a whole record."""
-    whole: int = 0
-    """Of those that are asked for, the others."""
-    _held: list[pa.RecordBatch] = field(default_factory=list)
-    _rows: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    """Of those that are asked for, the ones that cannot be, by reason; of those that are left it is not known."""
+    left: int = 0
+    """Of those that are asked for, the ones for which there was no room."""
+    _letters: list[pa.RecordBatch] = field(default_factory=list)
+    _rows: list[pa.RecordBatch] = field(default_factory=list)
+    """The rows of these."""
+    _count: int = 0
     _bytes: int = 0
 
     def add(self, piece: pa.RecordBatch) -> None:
@@ -117,30 +121,39 @@ class _Sifted:
         whole = wanted.filter(
             pc.invert(pc.match_substring_regex(wanted.column("error"), pattern=_CUT))
         )
-        self.cut += wanted.num_rows - whole.num_rows
-        if self._rows == self.whole:  # else one has been left already
-            self._hold(whole)
-        self.whole += whole.num_rows
+        self.refused[_BEGINNING] += wanted.num_rows - whole.num_rows
+        for start in range(0, whole.num_rows, AT_ONCE):
+            if self.left:  # one has been left already
+                self.left += whole.num_rows - start
+                return
+            self._hold(whole.slice(start, AT_ONCE))
 
     def _hold(self, whole: pa.RecordBatch) -> None:
-        """Hold as many as one call replays, and one at least."""
-        sizes = sum(_sizes(whole.column(name)) for name in ("row", "error", "offset"))
+        """Hold those whose rows fit the operator: as many as one call replays, and one at least."""
+        found = letter_rows(whole.column("row").to_pylist(), self.schema, self.needed)
+        self.refused.update(found.refused.values())
+        good = whole.take(pa.array(found.numbers, pa.int64()))
+        sizes = sum(_sizes(good.column(name)) for name in ("row", "error", "offset"))
         ends = self._bytes + np.cumsum(sizes)
-        fit = min(int(np.searchsorted(ends, MOST_BYTES, "right")), MOST_ROWS - self._rows)
-        if not self._rows:
-            fit = max(fit, min(1, whole.num_rows))
+        fit = min(int(np.searchsorted(ends, MOST_BYTES, "right")), MOST_ROWS - self._count)
+        if not self._count:
+            fit = max(fit, min(1, good.num_rows))
+        self.left += good.num_rows - fit
         if fit:
-            first = whole.take(pa.array(np.arange(fit)))  # a slice would hold all of them
-            self._held.append(first)
-            self._rows, self._bytes = self._rows + fit, int(ends[fit - 1])
+            first = pa.array(np.arange(fit))  # a slice would hold all of them
+            self._letters.append(good.take(first))
+            self._rows.append(found.rows.take(first))
+            self._count, self._bytes = self._count + fit, int(ends[fit - 1])
 
-    def held(self) -> pa.RecordBatch:
-        """Return those that are replayed, by timestep."""
-        every = pa.Table.from_batches(self._held, WHOLE_LETTER).sort_by("at_timestep")
-        return pa.RecordBatch.from_arrays(
-            [pa.concat_arrays([pa.array([], c.type), *c.chunks]) for c in every.columns],
-            schema=WHOLE_LETTER,
-        )
+    def held(self) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """Return those that are replayed, by timestep, and their rows."""
+        letters, rows = _joined(self._letters, WHOLE_LETTER), _joined(self._rows, self.schema)
+        order = np.argsort(letters.column("at_timestep").to_numpy(), kind="stable")
+        return letters.take(pa.array(order)), rows.take(pa.array(order))
+
+
+def _joined(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    return pa.concat_batches([pa.RecordBatch.from_pylist([], schema=schema), *batches])
 
 
 def _sizes(texts: pa.Array) -> npt.NDArray[np.int64]:

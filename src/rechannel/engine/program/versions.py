@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from rechannel.dataflow.checks.changelogs import has_changelog
 from rechannel.dataflow.checks.check import fingerprint
-from rechannel.dataflow.evolution.declared import DECLARED
+from rechannel.dataflow.evolution.declared import DECLARED, Declared
 from rechannel.dataflow.evolution.difference import Difference, differences
 from rechannel.dataflow.evolution.migration import Migrate
 from rechannel.dataflow.evolution.migration_json import migration_from_json
@@ -304,7 +304,9 @@ def succeed(  # noqa: PLR0913 - what a version is made of
     logics = {n: before.record["logics"].get(n, 1) + (n in changed) for n in sorted(stages)}
     record["logics"] = logics
     record.update(next_schema_versions(before.record, old, new, logics, made, stored))
-    record.update(_declared(before.record, deploy, new.keys(), made.keys()))
+    declares = Declared(migrate=migrate or {}) if deploy is None else deploy.declared
+    record.pop(DECLARED, None)
+    record.update(declares.member(before.record, new.keys(), made.keys()))
     functions = [one.forth.function for one in made.values() if one.forth.function is not None]
     provided = (before.provided if deploy is None else deploy.provided).also(functions)
     program = compile_program(
@@ -312,18 +314,6 @@ def succeed(  # noqa: PLR0913 - what a version is made of
     )
     change = _change_to(program, before, changed, defaults)
     return Succession(program=program, change=change, difference=found)
-
-
-def _declared(
-    before: Mapping[str, Json],
-    deploy: Deploy | None,
-    operators: Collection[str],
-    made: Collection[str],
-) -> Mapping[str, Json]:
-    """Return the member `declared`: of a deploy, what its text declares; else, what has been carried out."""
-    if deploy is not None:
-        return deploy.declared.member(before, operators, made)
-    return {DECLARED: before[DECLARED]} if DECLARED in before else {}
 
 
 def _checked_differences(

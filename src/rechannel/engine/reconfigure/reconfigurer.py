@@ -321,7 +321,7 @@ class Reconfigurer:
         Returns the Configuration, and whether another call could make further steps.
         """
         configuration = position.configuration
-        self.finish_completed(position.timestep, position.time_ms)
+        self._finish_idle(position)
         if not self.coordination.open:
             return configuration, False
         now = replace(self._at_boundary(position), idle=True)
@@ -339,7 +339,7 @@ class Reconfigurer:
                     steps=decision.steps,
                 )
             )
-            self.finish_completed(position.timestep, position.time_ms)
+            self._finish_idle(position)
         counted = self._count_turn()
         return configuration, bool(decision.events or decision.steps) or counted
 
@@ -376,8 +376,13 @@ class Reconfigurer:
     def finish_completed(self, committed: int, time_ms: int) -> None:
         """A timestep is committed: finish the changes that have made their last step."""
         if self.coordination.open:
-            for event in settled(self.coordination, committed, time_ms):
-                self._append(event)
+            self._append_all(settled(self.coordination, committed, time_ms))
+
+    def _finish_idle(self, position: StreamPosition) -> None:
+        """Finish the changes that need no timestep after their last step."""
+        if self.coordination.open:
+            number = position.timestep
+            self._append_all(settled(self.coordination, number, position.time_ms, to_run=number))
 
     def _append_all(self, events: Iterable[Event]) -> None:
         for event in events:

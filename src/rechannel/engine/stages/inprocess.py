@@ -151,14 +151,14 @@ class InProcessRunner:
         name: str,
     ) -> Parcels:
         front = SourceTask(program=program, step=step, task=task, attempt=name)
-        return _parcels(front.run(rows()))
+        return list(front.parcels(rows()))
 
     def _stateful(
         self, program: StageProgram, step: StageStep, task: int, inbox: list[bytes], name: str
     ) -> Parcels:
         stateful = StatefulTask(program=program, step=step, task=task, attempt=name)
         arrived = self.arrival(inbox)
-        return _parcels(stateful.run([_arrived(arrived)] if arrived else []))
+        return list(stateful.parcels([_arrived(arrived)] if arrived else []))
 
     def _inbox(self, operator: str, timestep: int, task: int) -> list[bytes]:
         blobs: list[bytes] = []

@@ -11,7 +11,7 @@ import datetime as dt
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -158,14 +158,6 @@ class Satisfies:
     def describe(self) -> str:
         """See `Expectation`."""
         return f"{function_name(self.function)} is true"
-
-
-@runtime_checkable
-class Judging(Protocol):
-    """A function of batches that counts the rows which do not meet its expectations."""
-
-    def judged(self, batch: pa.RecordBatch) -> Verdicts:
-        """Judge the rows of a batch. Raises UserFunctionError where they must not be bad."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

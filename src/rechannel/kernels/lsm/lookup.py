@@ -139,9 +139,18 @@ def _search(
     inside = np.minimum(rows, segment.rows - 1)
     match = segment.hashes[inside] == asked
     needles, rows = needles[match], rows[match]
-    if exact and hash_is_key([segment.column(i) for i in range(len(keys))]):
+    if exact and _hash_is_key(segment, len(keys)):
         return needles, rows
     return _same_keys(run, hashes, keys, needles, rows, row_order)
+
+
+def _hash_is_key(segment: Segment, keys: int) -> bool:
+    """Return what `hash_is_key` says of the keys of a segment, asked once per process."""
+    known: bool | None = segment.memo.get("hash is key")
+    if known is None:
+        columns = [segment.column(i) for i in range(keys)]
+        known = segment.memo["hash is key"] = hash_is_key(columns)
+    return known
 
 
 def _among(

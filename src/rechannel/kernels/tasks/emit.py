@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from rechannel.errors import StorageError, UserFunctionError
 from rechannel.kernels.functions.dead_letters import Dividing, Letters, divides
-from rechannel.kernels.functions.expectations import Judging, Verdicts
+from rechannel.kernels.functions.expectations import Expect, Verdicts
 from rechannel.kernels.functions.letter_rows import with_attempts
 from rechannel.kernels.functions.resources import WithResource
 from rechannel.kernels.functions.user_errors import placed
@@ -183,9 +183,9 @@ class Emitter:
         """Return what a user's function makes of a batch, in the declared columns, and what it cannot handle."""
         run, function = partial(run_function, branch.node, branch.schema), branch.function
         with self.measures.activity("process"), placed(branch.node, self.step.timestep):
-            if isinstance(function, Judging):
+            if isinstance(function, Expect):
                 return self._expected(branch, function.judged(batch), batch.num_rows)
-            if isinstance(function, Dividing) and divides(function):
+            if divides(function) and isinstance(function, Dividing):
                 self._judge(branch.node, Judged(rows=batch.num_rows))
                 return function.divided(batch, run)
             return run(function, batch), None
@@ -280,7 +280,10 @@ def conform(node: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBat
         raise UserFunctionError(msg)
     try:
         found = ((batch.column(batch.schema.get_field_index(f.name)), f.type) for f in schema)
-        columns = [decoded(column).cast(kind) for column, kind in found]
+        columns = [
+            column if column.type.equals(kind) else decoded(column).cast(kind)
+            for column, kind in found
+        ]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         msg = f"the function of {node!r} returned {batch.schema}, declared is {schema}: {error}"
         raise UserFunctionError(msg) from error

@@ -37,9 +37,10 @@ class Measures:
         try:
             yield
         finally:
-            ms, new = (time.perf_counter() - start) * 1e3, fetched().since(before)
-            self.ms[name] = self.ms.get(name, 0.0) + ms - new.ms
-            if new.requests:
+            self.ms[name] = self.ms.get(name, 0.0) + (time.perf_counter() - start) * 1e3
+            if fetched() is not before:
+                new = fetched().since(before)
+                self.ms[name] -= new.ms
                 self.ms["fetch"] = self.ms.get("fetch", 0.0) + new.ms
                 self.bytes_fetched += new.bytes
 

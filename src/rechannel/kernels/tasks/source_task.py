@@ -30,9 +30,10 @@ class SourceTask:
 
     def run(self, rows: Iterable[tuple[Order, pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
         """Turn (order, batch) pairs into (partition, blob) rows; the last blob is the task's report."""
-        yield from to_batches(self._parcels(rows))
+        yield from to_batches(self.parcels(rows))
 
-    def _parcels(self, rows: Iterable[tuple[Order, pa.RecordBatch]]) -> Iterator[tuple[int, bytes]]:
+    def parcels(self, rows: Iterable[tuple[Order, pa.RecordBatch]]) -> Iterator[tuple[int, bytes]]:
+        """Turn (order, batch) pairs into pairs of a partition and a blob, as `run` does."""
         measures = Measures()
         emitter = Emitter(self.program, self.step, self.task, self.attempt, measures)
         controls = None

@@ -102,9 +102,10 @@ class StatefulTask:
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Turn (partition, blob) rows into (partition, blob) rows; the last blob is the task's report."""
-        yield from to_batches(self._parcels(batches))
+        yield from to_batches(self.parcels(batches))
 
-    def _parcels(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, bytes]]:
+    def parcels(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, bytes]]:
+        """Turn (partition, blob) rows into pairs of a partition and a blob, as `run` does."""
         measures = Measures()
         with closing(Spool()) as spool:
             blobs = from_batches(measures.waiting(batches))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NoReturn
 
 import pyarrow as pa
 
+from rechannel.errors import RefusedError
 from rechannel.sources.connector import Connector, SourceContext
 from rechannel.sources.reader import SourceReader
 
@@ -21,6 +23,15 @@ class ReplayedConnector(Connector):
     def describe(self) -> str:
         """Return whose dead letters they are."""
         return f"replayed dead letters of {self.operator!r}"
+
+    def beginning_at(self, to: object) -> NoReturn:
+        """Refuse: rows that were taken and are passed over could not be replayed again. Raises RefusedError."""
+        del to
+        msg = (
+            f"{self.describe()} cannot be reset: dead letters are read once, when they are replayed. To have some tried"
+            " again, replay them again"
+        )
+        raise RefusedError(msg)
 
     def open(self, context: SourceContext) -> SourceReader:
         """Open it."""

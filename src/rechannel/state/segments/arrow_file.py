@@ -19,6 +19,9 @@ _FIRST_MESSAGE = 8
 _PREFIX = struct.Struct("<II")
 _CONTINUES = 0xFFFFFFFF
 
+COPIED = 1 << 16
+"""Batches of up to this many bytes are copied into one piece: that takes less time than to handle some twenty."""
+
 
 class _Sink:
     """A file object that keeps what is written to it. Arrow passes column buffers without copying
@@ -43,11 +46,19 @@ class _Sink:
 
 def in_pieces(*batches: pa.RecordBatch) -> list[memoryview]:
     """Return the bytes of an Arrow IPC file with these batches, at least one."""
+    if sum(batch.nbytes for batch in batches) <= COPIED:
+        whole = pa.BufferOutputStream()
+        _write(whole, batches)
+        return [memoryview(whole.getvalue())]
     sink = _Sink()
-    with pa.ipc.new_file(pa.PythonFile(sink, mode="w"), batches[0].schema) as writer:
+    _write(pa.PythonFile(sink, mode="w"), batches)
+    return sink.parts
+
+
+def _write(sink: pa.NativeFile, batches: Sequence[pa.RecordBatch]) -> None:
+    with pa.ipc.new_file(sink, batches[0].schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
-    return sink.parts
 
 
 def head_end(file: memoryview, need: Callable[[int, int], None]) -> int:

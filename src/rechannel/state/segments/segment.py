@@ -39,7 +39,15 @@ from rechannel.state.segments.format import (
 )
 from rechannel.state.segments.layout import Buffer, layout_of, width_of
 from rechannel.state.segments.ranged import RangedRows, marks_of, row_spans
-from rechannel.state.store import FileFacts, Ranges, Store, close_files, put_known, ranges_of
+from rechannel.state.store import (
+    FileFacts,
+    RangedStore,
+    Ranges,
+    Store,
+    close_files,
+    put_known,
+    ranges_of,
+)
 
 FORMAT = 2
 """Version of the format of a segment; readers reject later ones."""
@@ -246,20 +254,22 @@ def open_segment(
     for what it knows of the file. None if not recorded, as in older journals. Raises MissingFileError,
     DamagedStateError, NewerFormatError.
     """
-    known = None
-    if digest is not None and size is not None:
-        known = FileFacts.written(key, size, digest)
-    ranges = ranges_of(store, key, known)
+    known = ranges = None
+    if isinstance(store, RangedStore):
+        if digest is not None and size is not None:
+            known = FileFacts.written(key, size, digest)
+        ranges = store.ranges(key, known)
     file = store.read(key) if ranges is None else ranges.view
-    segment = _segments.get((store, key))
-    same = segment is not None and segment._source is file.obj
-    if segment is None or not same or digest not in {None, segment.digest}:
-        segment = (
-            _load(key, file, digest=digest)
-            if ranges is None
-            else _load_ranges(store, key, ranges, digest, known)
-        )
-        _segments.put((store, key), segment, lambda at, held: _is_gone(store, at, held))
+    at = (store, key)
+    segment = _segments.get(at)
+    if segment is not None and segment._source is file.obj and digest in {None, segment.digest}:
+        return segment
+    segment = (
+        _load(key, file, digest=digest)
+        if ranges is None
+        else _load_ranges(store, key, ranges, digest, known)
+    )
+    _segments.put(at, segment, lambda at, held: _is_gone(store, at, held))
     return segment
 
 

@@ -82,6 +82,23 @@ def test_what_a_call_takes_is_bounded_by_bytes_and_the_rest_is_counted(monkeypat
     assert (found.taken.num_rows, found.left) == (rows, 4 - rows)
 
 
+@pytest.mark.parametrize("at_once", [1, 2, 3, 1_000])
+def test_letters_that_do_not_fit_take_no_room_from_those_that_do(monkeypatch, at_once):
+    monkeypatch.setattr(choosing, "MOST_ROWS", 2)
+    monkeypatch.setattr(choosing, "AT_ONCE", at_once)
+    old = {"operator": "op", "error": "e", "row": '{"w": 1}', "at_timestep": 0, "offset": None}
+    other = pa.RecordBatch.from_pylist([old] * 6, schema=WHOLE_LETTER)
+    good = letters(*((1, v, None, "e") for v in range(5)))
+    files, rows, left = [], [], []
+    for _ in range(3):
+        found = chosen([other, good], Taken.of(files))
+        assert found.refused == {"it has ['w'], and the operator reads other columns by now": 6}
+        files.append(found.taken)
+        rows += [row["v"] for row in found.taken.column("row").to_pylist()]
+        left.append(found.left)
+    assert (rows, left) == ([0, 1, 2, 3, 4], [3, 1, 0])
+
+
 def test_no_dead_letters():
     found = chosen([], Taken.of([]))
     assert (found.taken.num_rows, found.before, found.left) == (0, 0, 0)

@@ -326,6 +326,17 @@ def test_taken_dead_letters_that_are_not_read_yet_are_lost_only_if_that_is_said(
     assert len(shop.letters()) == 3, "one failed again"
 
 
+def test_their_source_cannot_be_reset_since_taken_ones_would_be_lost(shop):
+    shop.run(shop.job(), LACKS)
+    job = shop.job(mended)
+    shop.run(job)
+    assert job.replay_dead_letters().rows == 1
+    refused = "replayed dead letters of 'parse' cannot be reset: .* replay them again"
+    with pytest.raises(RefusedError, match=refused):
+        job.reset("parse_replays", accept_repeats_and_gaps=True, in_process=rc.InProcess())
+    assert shop.run(job) == {"b": (1, 0.0)}
+
+
 def test_a_live_change_waits_until_taken_dead_letters_are_read(shop, monkeypatch):
     shop.run(shop.job(), LACKS)
     job = shop.job(mended)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -34,7 +34,7 @@ def changed(state: JournalState, body: ConfigurationChanged) -> JournalState:
         msg = f"a configuration cannot change from timestep {body.from_timestep}: {last} is fixed"
         raise ValueError(msg)
     before = [(since, c) for since, c in state.configurations if since < body.from_timestep]
-    state = _with_names(state, body.renamed)
+    state = _with_names(state, body.renamed, _nodes(state, body))
     state = _with_loaded(_without_gone(state, body), body.edits)
     state = stepped(state, body.steps)
     state = all_noted(state, Notes(bodies=body.notes))
@@ -44,8 +44,19 @@ def changed(state: JournalState, body: ConfigurationChanged) -> JournalState:
     return replace(state, configurations=(*before, (body.from_timestep, body.configuration)))
 
 
-def _with_names(state: JournalState, names: Mapping[str, str]) -> JournalState:
-    """Give operators and sources new names. names: by old names."""
+def _nodes(state: JournalState, body: ConfigurationChanged) -> Collection[str] | None:
+    """Return the names of all nodes of the program that a Configuration is for; None if the journal does not say."""
+    program = {**state.notes, **body.notes}.get(acts.PROGRAM) or {}
+    nodes: Collection[str] | None = program.get(str(body.configuration.dataflow), {}).get(
+        "identity"
+    )
+    return nodes
+
+
+def _with_names(
+    state: JournalState, names: Mapping[str, str], nodes: Collection[str] | None
+) -> JournalState:
+    """Give operators and sources new names. names: by old names. nodes: names of all nodes of the new program."""
     if not names:
         return state
 
@@ -55,7 +66,8 @@ def _with_names(state: JournalState, names: Mapping[str, str]) -> JournalState:
     def mark(name: str) -> str:
         """Nodes without a name of their own are called after what they read: `in.event_time-1`."""
         first, dot, rest = name.partition(".")
-        return names.get(name) or f"{names.get(first, first)}{dot}{rest}"
+        after = names.get(name) or f"{names.get(first, first)}{dot}{rest}"
+        return after if name in names or nodes is None or after in nodes else name
 
     def renamed(version: Version) -> Version:
         times = {
@@ -88,9 +100,8 @@ def _without_gone(state: JournalState, body: ConfigurationChanged) -> JournalSta
     times = {n: t for n, t in latest.times.items() if n in configuration.operators}
     kept_version = replace(latest, manifests=kept, times=times)
     versions = {**state.versions, state.last_committed: kept_version}
-    program = {**state.notes, **body.notes}.get(acts.PROGRAM) or {}
-    nodes = program.get(str(configuration.dataflow), {}).get("identity", state.bad_rows)
-    bad_rows = {name: pasts for name, pasts in state.bad_rows.items() if name in nodes}
+    nodes = _nodes(state, body)
+    bad_rows = {n: pasts for n, pasts in state.bad_rows.items() if nodes is None or n in nodes}
     return replace(state, versions=versions, bad_rows=bad_rows)
 
 
