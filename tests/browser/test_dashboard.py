@@ -457,6 +457,22 @@ def test_a_job_that_ends_leaves_what_was_known(tabs, tmp_path):
         assert clipped(tab) == []
 
 
+def test_a_job_that_does_not_answer_in_time_is_not_shown_as_running(tabs, shop):
+    """Its host was cut off, or suspended: no connection is closed."""
+    _, server = shop
+    tab = entered(tabs, server)
+    tab.page.evaluate(
+        "() => { const own = AbortSignal.timeout.bind(AbortSignal); AbortSignal.timeout = (ms) => own(ms / 30); }"
+    )
+    held = []
+    tab.page.route(f"{server.url}/status", held.append)
+    tab.page.get_by_text("The job does not answer: ").wait_for()
+    assert tab.page.locator("#head .pill").inner_text() == "does not answer"
+    assert held
+    tab.page.unroute_all(behavior="ignoreErrors")
+    tab.page.locator("#head .pill", has_text="running").wait_for()
+
+
 def test_what_was_typed_becomes_json_with_every_digit(tabs, shop):
     _, server = shop
     tab = tabs.visit(server.url, ready=".key input")

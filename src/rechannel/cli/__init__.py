@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import traceback
+from io import TextIOWrapper
 from typing import Any
 
 from rechannel.cli.app import execute
@@ -22,6 +23,8 @@ SPARK_SECONDS = 20.0
 
 def main() -> None:
     """Run the command line of this process and end it with its exit code."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as standard error does, whatever it is
     try:
         code = execute(sys.argv[1:])
     except Exception:

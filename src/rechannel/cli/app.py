@@ -7,6 +7,7 @@ continues; 130, 143 ended by SIGINT or SIGTERM, without having ended by itself.
 
 from __future__ import annotations
 
+import errno
 import platform
 from collections.abc import Sequence
 from functools import cache
@@ -155,5 +156,10 @@ def execute(argv: Sequence[str]) -> int:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except RechannelError as error:
         complain(error)
+        return FAILED
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        complain(error)  # most often that of standard output
         return FAILED
     return 0

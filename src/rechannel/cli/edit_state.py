@@ -68,7 +68,7 @@ def function_of(program: ModuleType, path: str) -> Any:
     name, colon, attribute = path.rpartition(":")
     try:
         module = importlib.import_module(name) if colon else program
-    except ImportError as error:
+    except (ImportError, ValueError, TypeError) as error:  # of a name that is empty, or relative
         msg = f"{path}: there is no module {name!r} ({error}): give a function of FILE, or MODULE:FUNCTION"
         raise RefusedError(msg) from error
     found = getattr(module, attribute, None)

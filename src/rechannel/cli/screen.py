@@ -8,10 +8,12 @@ and every console of the commands applies it to whatever it prints.
 from __future__ import annotations
 
 import json
+import math
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from textwrap import wrap
 from typing import Any
@@ -133,7 +135,12 @@ def show_prose(text: str, *, indent: int = 0) -> None:
 
 def show_json(value: Any, *, indent: int | None = 2) -> None:
     """Print a JSON value on standard output; with `indent=None` as one line."""
-    text = json.dumps(value, indent=indent, ensure_ascii=False, default=_jsonable)
+    plain = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
+    known: dict[str, Any] = {"indent": indent, "ensure_ascii": plain, "default": _jsonable}
+    try:
+        text = json.dumps(value, allow_nan=False, **known)
+    except ValueError:  # JSON has no NaN and no infinity
+        text = json.dumps(_finite(json.loads(json.dumps(value, **known))), **known)
     # JSON escapes C0 itself, and has an escape for the others.
     text = _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
     out().out(text, highlight=False)
@@ -194,13 +201,24 @@ def some(names: Sequence[object], most: int = 8) -> str:
     return shown if len(names) <= most else f"{shown}, ... ({len(names)} in all)"
 
 
+def _finite(value: Any) -> Any:
+    """Return a value of JSON with texts in place of what is no finite number."""
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
 def _jsonable(value: Any) -> Any:
     """The text of a value that JSON does not have."""
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, datetime):
         return iso(value)
-    if isinstance(value, date):
+    if isinstance(value, date | time):
         return value.isoformat()
     if isinstance(value, Decimal | timedelta):
         return str(value)

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from rechannel.errors import DataflowError, RefusedError
 from rechannel.model.ddl import type_name
-from rechannel.sources.cutting import row_bytes
+from rechannel.sources.cutting import row_bytes, value_bytes
 
 EXPANDED_BYTES = 256 << 20
 """What the rows of a request may take in memory, by their columns: short rows take far more than their text."""
@@ -41,6 +41,8 @@ class Columns:
     """The same, all of which may be null, with texts in place of dates: Arrow reads dates out of texts, but not out of
     JSON.
     """
+    _elements: tuple[int, int] = field(init=False, repr=False, compare=False)
+    """See `_element_bytes`."""
 
     def __post_init__(self) -> None:
         """Find the columns to parse."""
@@ -50,12 +52,26 @@ class Columns:
             for each in self.schema
         ]
         object.__setattr__(self, "as_text", pa.schema(texts))
+        object.__setattr__(self, "_elements", _element_bytes(pa.struct(list(self.schema))))
         for each in texts:
             if not _in_json(each.type):
                 raise DataflowError(
                     f"column {each.name!r} is {type_name(each.type)}, which rows in JSON cannot have: declare a type"
                     " of numbers, texts, times, decimals, or an array or struct of them"
                 )
+
+    def check_arrays(self, body: bytes) -> None:
+        """Raise TooManyRowsError if the elements of arrays in a body would take too much memory.
+
+        No more of them are there than the body has opening braces and commas.
+        """
+        objects, others = self._elements
+        taken = body.count(b"{") * objects + body.count(b",") * others
+        if taken > EXPANDED_BYTES:
+            raise TooManyRowsError(
+                f"the arrays of the body would take some {taken >> 20:,} MiB in memory, and {EXPANDED_BYTES >> 20} are"
+                " the most. Send fewer rows at once, or shorter arrays"
+            )
 
     def check_count(self, rows: int) -> None:
         """Raise TooManyRowsError if this number of rows would take too much memory."""
@@ -72,6 +88,21 @@ class Columns:
             if not each.nullable and column.null_count:
                 row = pc.index(column.is_null(), True).as_py()
                 raise BadRowsError("it is NOT NULL, and has no value", row + 1, each.name)
+
+
+def _element_bytes(kind: pa.DataType, *, within: bool = False) -> tuple[int, int]:
+    """Return what an element of an array takes at most: one that is an object, and any other one; 0 without arrays.
+
+    within: whether the type is that of elements.
+    """
+    own = value_bytes(kind) if within else 0
+    if pa.types.is_list(kind):
+        objects, others = _element_bytes(kind.value_type, within=True)
+        return objects, max(own, others)
+    if not pa.types.is_struct(kind):
+        return 0, own
+    inner = [_element_bytes(kind.field(i).type) for i in range(kind.num_fields)]
+    return max([own, *(one for one, _ in inner)]), max([0, *(other for _, other in inner)])
 
 
 def _in_json(kind: pa.DataType) -> bool:

@@ -29,6 +29,7 @@ CURL = "one JSON object per line is expected (with curl: --data-binary, not --da
 def read_lines(body: bytes, columns: Columns) -> pa.RecordBatch:
     """Return the rows of JSON lines. Raises BadRowsError, TooManyRowsError."""
     columns.check_count(body.count(b"\n") + 1)
+    columns.check_arrays(body)
     _check_text(body)
     try:
         objects = _LINES.decode_lines(body)
@@ -40,6 +41,7 @@ def read_lines(body: bytes, columns: Columns) -> pa.RecordBatch:
 def read_array(body: bytes, columns: Columns) -> pa.RecordBatch:
     """Return the rows of a JSON array of objects. Raises BadRowsError, TooManyRowsError."""
     columns.check_count(body.count(b"{"))
+    columns.check_arrays(body)
     _check_text(body)
     try:
         objects = _ARRAY.decode(body)

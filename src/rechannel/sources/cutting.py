@@ -34,12 +34,13 @@ def cut(units: Iterable[Sequence[int]], most: int | None, done: int = 0) -> tupl
 
 def row_bytes(schema: pa.Schema) -> int:
     """Return about how many bytes a row takes in Arrow, by its columns alone; at least 1."""
-    return max(1, sum(_value_bytes(field.type) for field in schema))
+    return max(1, sum(value_bytes(field.type) for field in schema))
 
 
-def _value_bytes(kind: pa.DataType) -> int:
+def value_bytes(kind: pa.DataType) -> int:
+    """Return about how many bytes a value takes, whatever is in it."""
     if pa.types.is_struct(kind):
-        return sum(_value_bytes(kind.field(i).type) for i in range(kind.num_fields))
+        return sum(value_bytes(kind.field(i).type) for i in range(kind.num_fields))
     try:
         return max(1, int(kind.bit_width) // 8)
     except ValueError:

@@ -183,8 +183,8 @@ class Hub:
             TimestepCommitted(
                 timestep=timestep,
                 at_ms=int(at_ms),
-                duration_ms=at_ms - began_ms,
-                phases=phases,
+                duration_ms=max(0.0, at_ms - began_ms),  # the clock may have been set back
+                phases={name: max(0.0, ms) for name, ms in phases.items()},
                 rows_in=sum(task.rows_in for task in tasks if task.operator in sources),
                 rows_out=sum(task.rows_kept for task in tasks),
                 state={name: StateSize(rows=r, bytes=b) for name, (r, b) in state.items()},

@@ -68,6 +68,8 @@ def test_a_plan_is_shown_and_carried_out_and_in_the_history(rechannel, file):
     [
         ("nothing", "has no function 'nothing'"),
         ("no_such_module_here:doubled", "there is no module 'no_such_module_here'"),
+        (":doubled", "there is no module ''"),
+        (".job:doubled", "there is no module '.job'"),
     ],
 )
 def test_a_function_that_is_not_there(rechannel, file, function, said):

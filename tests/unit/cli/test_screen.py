@@ -2,7 +2,12 @@
 
 import io
 import json
+import math
+import os
+import subprocess
+import sys
 import unicodedata
+from datetime import time
 
 import pytest
 from rich.console import Group
@@ -93,6 +98,37 @@ def test_json_means_the_same(capsys):
     printed = capsys.readouterr().out
     assert json.loads(printed) == value
     assert "größe" in printed
+
+
+def test_json_has_texts_for_what_are_no_numbers_in_it(capsys):
+    far = [math.nan, math.inf, -math.inf]
+    show_json({"far": far, "rows": [{"at": time(12, 30), "x": 1.5}], "none": None})
+    printed = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert printed == {
+        "far": ["NaN", "Infinity", "-Infinity"],
+        "rows": [{"at": "12:30:00", "x": 1.5}],
+        "none": None,
+    }
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_what_a_terminal_cannot_show_ends_no_command(encoding, tmp_path):
+    """Neither in a table, nor in JSON, which stays JSON."""
+    code = (
+        "import sys; from rechannel.cli import app, main, screen;"
+        "run = lambda argv: (screen.show('größe ▁█ 漢'), screen.show_json({'größe': '漢'}), 0)[2];"
+        "import rechannel.cli as cli; cli.execute = run; cli.main()"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=True,
+        cwd=tmp_path,
+    )
+    first, _, more = told.stdout.decode(encoding).partition("\n")
+    assert first.startswith("gr")
+    assert json.loads(more) == {"größe": "漢"}
 
 
 def test_paragraphs_are_wrapped_on_a_terminal_and_only_there(monkeypatch, capsys):

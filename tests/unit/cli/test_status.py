@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
@@ -70,6 +72,25 @@ def test_a_served_job_says_itself_how_it_stands(clicks, rechannel):
     assert lines[2].split() == ["source", "unread", "rows", "unread", "bytes", "seconds", "waited"]
     assert lines[3].split() == ["clicks", "0", "0", "B", "0.0"]
     assert lines[5].split()[:3] == ["operator", "tasks", "state"]
+
+
+def test_another_service_is_no_job(rechannel):
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"message": "fine"}')
+
+        def log_message(self, *_):
+            """Print nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Other) as server:
+        thread = threading.Thread(target=server.handle_request, daemon=True)
+        thread.start()
+        reaction = rechannel("status", f"http://127.0.0.1:{server.server_port}", "--token", "t")
+        thread.join()
+    assert reaction.code == 2
+    assert "is not a served job: give the address that `job.serve()` has" in reaction.err
 
 
 def test_status_of_a_stopped_job_is_that_of_its_journal(stopped, rechannel):

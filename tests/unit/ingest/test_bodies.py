@@ -116,6 +116,24 @@ def test_rows_that_would_take_too_much_memory_are_refused(monkeypatch):
         read_stream(stream(pa.table({"n": range(500)})), Columns(pa.schema([("n", pa.int64())])))
 
 
+def test_arrays_that_would_take_too_much_memory_are_refused_before_they_are_read(monkeypatch):
+    monkeypatch.setattr(of_columns, "EXPANDED_BYTES", 10_000)
+    wide = Columns(
+        schema_of("id INT, xs ARRAY<STRUCT<" + ", ".join(f"a{i}: BIGINT" for i in range(40)) + ">>")
+    )
+    many = b'{"id": 1, "xs": [' + b"{}," * 30 + b"{}]}"
+    plain = Columns(schema_of("id INT, xs ARRAY<ARRAY<STRING>>"))
+    for columns, body in (
+        (wide, many),
+        (plain, b'{"xs": [' + b'["a"],' * 400 + b"[]]}"),
+    ):
+        for read, whole in ((read_lines, body), (read_array, b"[" + body + b"]")):
+            with pytest.raises(TooManyRowsError, match="arrays of the body would take some"):
+                read(whole, columns)
+    assert read_lines(b'{"xs": [' + b"{}," * 9 + b"{}]}", wide).column("xs").values.nbytes > 3_000
+    assert read_lines(b'{"id": 1}\n' * 50, Columns(schema_of("id INT"))).num_rows == 50
+
+
 @pytest.mark.parametrize("kind", ["MAP<STRING, INT>", "ARRAY<DATE>", "STRUCT<a: DATE>", "VOID"])
 def test_types_that_json_does_not_have_are_refused_at_once(kind):
     with pytest.raises(DataflowError, match=r"column 'c' is .*, which rows in JSON cannot have"):

@@ -9,6 +9,7 @@ from typing import Any
 from rechannel.cli.options import JsonOption, StateTarget
 from rechannel.cli.remote.client import Client, TokenOption, is_url
 from rechannel.cli.screen import count, moment, show, show_json, show_table, size, some, table
+from rechannel.errors import RefusedError
 from rechannel.profiling.model import words
 
 _WORDS = {
@@ -55,6 +56,9 @@ def _ask(url: str, token: str | None, *, as_json: bool) -> None:
 
     with Client(url, token) as job:
         facts = job.get("status")
+    if not {"name", "message", "operators", "lag"} <= facts.keys():
+        msg = f"the server at {url} is not a served job: give the address that `job.serve()` has"
+        raise RefusedError(msg)
     if as_json:
         show_json(facts)
     else:

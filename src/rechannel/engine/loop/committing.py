@@ -85,7 +85,7 @@ class Committing:
             number,
             flight.reports,
             flight.timestep.configuration,
-            command.committed_ms - flight.began_ms,
+            max(0.0, command.committed_ms - flight.began_ms),  # the clock may have been set back
             flight.moved,
         )
         self._out.changes.finish_completed(number, int(command.committed_ms))

@@ -17,6 +17,9 @@ _BEGIN = re.compile(r"(?:\s|\(|--[^\n]*(?:\n|$)|/\*.*?\*/)*([a-z]*)", re.DOTALL 
 _TOLD = ("show", "describe", "desc", "explain")
 """First words of statements that describe tables or queries and are not queries themselves."""
 _QUERIES = ("select", "with", "values", "from", "table", *_TOLD)
+_SHOW = "show"
+_FROM_FILES = re.compile(r"\b(?:read|scan)_\w+\s*\(", re.IGNORECASE)
+"""Functions by which SQL of polars reads files."""
 _MISSING = re.compile(r"relation '(.*?)' was not found")
 
 
@@ -31,6 +34,11 @@ def named(query: str, operators: Sequence[str]) -> list[str]:
     if _begin(query) not in _QUERIES:
         msg = f"state is read-only: a query must begin with SELECT, WITH or VALUES, not {query.strip()[:40]!r}"
         raise RefusedError(msg)
+    if read := _FROM_FILES.search(query):
+        msg = f"a query reads the state of operators, and no files: {read[0]}...) is refused"
+        raise RefusedError(msg)
+    if _begin(query) == _SHOW:
+        return [*operators]
     asked = query.casefold()
     return [name for name in operators if _word(name).search(asked)]
 

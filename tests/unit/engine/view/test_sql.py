@@ -216,6 +216,11 @@ def test_names_are_found_as_whole_words():
     assert named('SELECT * FROM "counts"', operators) == ["counts"]
 
 
+def test_all_tables_are_shown(shop):
+    shown = shop.sql("SHOW TABLES").column(0).to_pylist()
+    assert {"best", "joined", "once", "totals", "tracked", "visits", "windows"} <= set(shown)
+
+
 @pytest.mark.parametrize(
     ("query", "error", "words"),
     [
@@ -224,6 +229,8 @@ def test_names_are_found_as_whole_words():
         ("SELECT (", RefusedError, "cannot be answered: .*The tables are `totals`"),
         ("DROP TABLE totals", RefusedError, "state is read-only: a query must begin with SELECT"),
         ("/* a */ -- b\n insert into totals", RefusedError, "not '/"),
+        ("SELECT * FROM READ_CSV ('/etc/passwd')", RefusedError, "and no files: READ_CSV"),
+        ("WITH a AS (SELECT * FROM scan_parquet('x')) SELECT * FROM a", RefusedError, "no files"),
         ("  ", RefusedError, "a query must be a string"),
         (7, RefusedError, "a query must be a string"),
     ],

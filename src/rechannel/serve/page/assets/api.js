@@ -1,6 +1,9 @@
 // Requests to the job, each with the token that the reader typed. It is kept for this tab alone, and goes to this job alone.
 
 const TOKEN = "rechannel-token";
+// A host that is cut off or suspended closes no connection: a request to it would never end. A plan may take a while.
+const ANSWERED_MS = 30_000;
+const DONE_MS = 130_000;
 const answers = new Map();
 
 /** What the job answers in place of what was asked for. status: 0 if it does not answer at all. */
@@ -31,14 +34,14 @@ export function setToken(token) {
   }
 }
 
+const silent = () => {
+  throw new Failure(0, "silent", "the job does not answer");
+};
+
 async function sent(path, options) {
   const headers = { Authorization: `Bearer ${held}`, ...options.headers };
-  let answer;
-  try {
-    answer = await fetch(path, { ...options, headers, cache: "no-store", credentials: "omit", redirect: "error" });
-  } catch {
-    throw new Failure(0, "silent", "the job does not answer");
-  }
+  const signal = AbortSignal.timeout(options.method === "POST" ? DONE_MS : ANSWERED_MS);
+  const answer = await fetch(path, { ...options, headers, signal, cache: "no-store", credentials: "omit", redirect: "error" }).catch(silent);
   if (answer.ok || answer.status === 304) return answer;
   const { error = "failed", message = answer.statusText } = await answer.json().catch(() => ({}));
   throw new Failure(answer.status, error, message);
@@ -49,7 +52,7 @@ export async function get(path) {
   const known = answers.get(path);
   const answer = await sent(path, { headers: known ? { "If-None-Match": known.tag } : {} });
   if (answer.status === 304) return known.data;
-  const [tag, data] = [answer.headers.get("ETag"), await answer.json()];
+  const [tag, data] = [answer.headers.get("ETag"), await answer.json().catch(silent)];
   if (tag && !path.startsWith("/progress")) answers.set(path, { tag, data });
   return data;
 }
@@ -57,5 +60,5 @@ export async function get(path) {
 /** Send JSON text. It returns the answer as text: numbers in a plan may have more digits than a number here. */
 export async function post(path, body) {
   const answer = await sent(path, { method: "POST", body, headers: { "Content-Type": "application/json" } });
-  return answer.text();
+  return answer.text().catch(silent);
 }

@@ -48,17 +48,17 @@ export class Store {
 
   async once() {
     this.busy = true;
+    const [found, error] = await this.asked().then((all) => [all, null], (wrong) => [null, wrong]);
+    this.failed = error ? this.failed + 1 : 0;
     try {
-      const found = await this.asked();
-      this.failed = 0;
-      if (hasToken()) this.set(found);
-    } catch (error) {
-      this.failed += 1;
-      this.heard(error);
+      if (error) this.heard(error);
+      else if (hasToken()) this.set(found);
+    } finally {
+      // Even if what was found could not be drawn.
+      this.busy = false;
+      const wait = Math.min(PATIENCE_MS, ROUND_MS * 2 ** Math.min(this.failed, 4));
+      if (hasToken()) this.timer = setTimeout(() => this.now(), wait);
     }
-    this.busy = false;
-    const wait = Math.min(PATIENCE_MS, ROUND_MS * 2 ** Math.min(this.failed, 4));
-    if (hasToken()) this.timer = setTimeout(() => this.now(), wait);
   }
 
   /** Note what is wrong; what was known is still shown. */
@@ -106,12 +106,10 @@ export class Store {
   async askFlow() {
     if (this.flowing) return;
     this.flowing = true;
-    try {
-      this.set(await get("/flow"));
-    } catch {
-      // The other requests say what is wrong.
-    }
+    // The other requests say what is wrong. What was known is old by then.
+    const found = await get("/flow").catch(() => ({ flow: null }));
     this.flowing = false;
+    this.set(found);
   }
 
   /** The timesteps that were known, and those after them. A number that comes again: another driver has withdrawn the first. */
