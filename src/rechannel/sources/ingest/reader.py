@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rechannel.errors import SchemaDriftError, SourceError
+from rechannel.errors import MissingFileError, SchemaDriftError, SourceError
 from rechannel.model.ddl import columns_text
 from rechannel.sources.backlog import Backlog
 from rechannel.sources.ingest.log import IngestLog, read_identity
@@ -37,6 +37,8 @@ class IngestReader(NativeReader):
             )
         self._log = IngestLog(store=store, identity=identity, place=connector.path)
         self._rows = 0
+        self._seen: tuple[int, int] | None = None
+        """Files from one to another of which all were there when the log was looked at last."""
         self.schema: pa.Schema = self._columns()
 
     def initial(self) -> Offset:
@@ -50,17 +52,33 @@ class IngestReader(NativeReader):
         """Return the offset after the rows that a timestep takes. See `SourceReader`."""
         del stream_ms
         at = self._here(start)
-        last = self._log.newest(at.file - 1)
+        last = self._newest(at.file)
         if last < at.file:
             self._rows = at.rows
             return start
-        self._log.settle(at.file, last)
         newest = self._log.head(last)
         self._rows = newest.rows_after
         if newest.rows_after == at.rows:
             return start
         most = bound.units or self._connector.per_timestep
-        return taken(at, newest, self._log.head, most, bound.bytes).as_offset()
+        try:
+            return taken(at, newest, self._log.head, most, bound.bytes).as_offset()
+        except MissingFileError:
+            self._seen = None
+            self._newest(at.file)  # which says what is missing
+            raise
+
+    def _newest(self, file: int) -> int:
+        """Return the number of the last file, as `IngestLog.newest` does from `file` on. It lists what is new only."""
+        first, known = self._seen or (file, file - 1)
+        if not first <= file <= known + 1:
+            first, known = file, file - 1
+        if file <= known and not self._log.exists(file):
+            raise self._log.gone(file)
+        last = self._log.newest(known)
+        self._log.settle(known + 1, last)
+        self._seen = (first, last)
+        return last
 
     def backlog(self, end: Offset, stream_ms: int) -> Backlog:
         """Return the rows that are left. See `Backlogged`."""

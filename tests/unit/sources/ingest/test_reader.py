@@ -17,6 +17,7 @@ from rechannel.sources.ingest import positions
 from rechannel.sources.ingest.connector import IngestConnector
 from rechannel.sources.ingest.log import key_of, number_of
 from rechannel.sources.reader import Bound
+from rechannel.state.stores.local import LocalStore
 from tests.support.ingesting import kept, posted, reader_of, writer_of
 
 
@@ -144,6 +145,51 @@ def test_a_log_of_more_than_a_folder(log, monkeypatch):
     assert ends(reader_of(log, per_timestep=15)) == [(16, 0), (26, 0)]
     write(log, *[1] * 5)
     assert kept(log) == list(range(30))
+
+
+def test_a_backlog_is_listed_once(log, monkeypatch):
+    monkeypatch.setattr(files, "PER_FOLDER", 10)
+    write(log, *[1] * 45)
+    reader = reader_of(log, per_timestep=1)
+    own, listed = LocalStore.list, []
+    monkeypatch.setattr(
+        LocalStore,
+        "list",
+        lambda store, prefix: listed.append(prefix) or own(store, prefix),
+    )
+    assert len(ends(reader)) == 45
+    folders = [prefix for prefix in listed if prefix.startswith(files.FILES)]
+    assert len(folders) < 60, "one for each look, and all folders once"
+    assert len(set(folders)) == 5
+
+
+@pytest.mark.parametrize("gone", [2, 3, 5])
+def test_files_of_a_backlog_that_are_removed_after_they_were_seen(log, gone):
+    write(log, *[1] * 6)
+    reader = reader_of(log, per_timestep=1)
+    start = reader.latest(reader.initial(), 0)
+    (log / key_of(gone)).unlink()
+
+    def read_on():
+        at = start
+        for _ in range(5):
+            reader._log._heads.clear()
+            at = reader.latest(at, 0)
+
+    with pytest.raises(SourceError, match=rf"{key_of(gone)} .* is missing"):
+        read_on()
+
+
+def test_a_source_that_is_set_back_sees_earlier_files_again(log):
+    write(log, *[1] * 6)
+    reader = reader_of(log, per_timestep=2)
+    first = reader.initial()
+    later = reader.latest(reader.latest(first, 0), 0)
+    fresh = reader_of(log, per_timestep=2)
+    assert fresh.latest(later, 0)["file"] == 7
+    (log / key_of(2)).unlink()
+    with pytest.raises(SourceError, match=rf"{key_of(2)} .* is missing"):
+        fresh.latest(first, 0)
 
 
 # What is missing or wrong -----------------------------------------------------------------------------
