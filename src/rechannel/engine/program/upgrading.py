@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rechannel.dataflow.evolution.declared import DECLARED, Declared, Held
+from rechannel.dataflow.evolution.declared import DECLARED, Declared, Held, conversions
 from rechannel.dataflow.evolution.description import Description
 from rechannel.dataflow.evolution.migration import Migrate
 from rechannel.engine.journal.entries import Body, Reconfiguring
@@ -94,6 +94,7 @@ def upgraded(
         raise OtherDataflowError(msg)
     check_upgrade(held, text, declared, renamed)
     _check_units(text, known, base, held, declared)
+    _check_since(text, held, declared)
     before, after = held.get(STATE, {}), text.state
     old = {name: Description.from_json(one) for name, one in before.items() if name in after}
     made = {}
@@ -170,11 +171,33 @@ def _check_units(
         return
     done: Mapping[str, Mapping[str, Json]] = held.get(DECLARED) or {}
     for name in sorted(done.keys() & text.state.keys() - declared.migrate.keys()):
-        if done[name]["using"] and held[STATE].get(name) == text.state[name]:
+        used = any(one["using"] for one in conversions(done[name]))
+        if used and held[STATE].get(name) == text.state[name]:
             msg = (
                 f"operator {name!r}: a function has converted its state since this program ran, which its columns do"
                 " not show. Go back with start(revert=True), or say what converts it back:"
                 f" rc.Job(..., migrate={{{name!r}: rc.changes.migrate(using=function)}})"
+            )
+            raise OtherDataflowError(msg)
+
+
+def _check_since(text: Text, held: Held, declared: Declared) -> None:
+    """Raise OtherDataflowError where a live change has converted state by a function since a declared migration has.
+
+    Whether the other logic of the text goes with the state before or after that change, no column shows.
+    """
+    done: Mapping[str, Mapping[str, Json]] = held.get(DECLARED) or {}
+    told = declared.told
+    for name in sorted(done.keys() & told.keys() & text.state.keys()):
+        one = done[name]
+        doubtful = "live" in one and one["using"] and one["live"]["using"]
+        if not doubtful or told[name]["digest"] == one["live"]["digest"]:
+            continue
+        if told[name]["digest"] == one["digest"] and _digest(held, name) != _digest_of(text, name):
+            msg = (
+                f"operator {name!r}: the migration that the program declares for it has been carried out, and a live"
+                " change has converted the state by another function since. If the program goes with the state as it"
+                " is, leave the migration out; else declare one by a function that converts that state"
             )
             raise OtherDataflowError(msg)
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from rechannel.dataflow.checks.changelogs import has_changelog
 from rechannel.dataflow.checks.check import fingerprint
-from rechannel.dataflow.evolution.declared import DECLARED, Declared
+from rechannel.dataflow.evolution.declared import DECLARED, after_live_change
 from rechannel.dataflow.evolution.difference import Difference, differences
 from rechannel.dataflow.evolution.migration import Migrate
 from rechannel.dataflow.evolution.migration_json import migration_from_json
@@ -304,9 +304,12 @@ def succeed(  # noqa: PLR0913 - what a version is made of
     logics = {n: before.record["logics"].get(n, 1) + (n in changed) for n in sorted(stages)}
     record["logics"] = logics
     record.update(next_schema_versions(before.record, old, new, logics, made, stored))
-    declares = Declared(migrate=migrate or {}) if deploy is None else deploy.declared
-    record.pop(DECLARED, None)
-    record.update(declares.member(before.record, new.keys(), made.keys()))
+    if deploy is not None:
+        record.update(deploy.declared.member(before.record, new.keys(), made.keys()))
+    else:
+        digests = {name: one["digest"] for name, one in meant.identity.items()}
+        done = after_live_change(before.record, new.keys(), made.keys(), migrate or {}, digests)
+        record.update(done)
     functions = [one.forth.function for one in made.values() if one.forth.function is not None]
     provided = (before.provided if deploy is None else deploy.provided).also(functions)
     program = compile_program(

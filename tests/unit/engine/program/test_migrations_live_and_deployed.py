@@ -8,6 +8,7 @@ import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
+from rechannel.errors import OtherDataflowError
 from rechannel.testing import script
 
 
@@ -84,6 +85,57 @@ def test_a_migration_that_was_made_live_is_not_made_again_once_the_text_declares
         watched.job.stop()
         watched.job = text.start(in_process=rc.InProcess())
     assert watched.total == 2.0
+
+
+def other_hours(key, state, rows):
+    return (state or 0.0) + sum(rows["min"]) / 60
+
+
+def to_days(state):
+    return pa.record_batch({"total": pc.divide(state["total"], 24.0)})
+
+
+def test_a_declared_migration_stays_done_whatever_is_added_live_since(tmp_path):
+    orders = script("user STRING, ms BIGINT", [[{"user": "ann", "ms": 5}]])
+
+    def text(aggregates, **declared):
+        keyed = rc.read().memory(orders, name="orders").key_by("user")
+        people = keyed.aggregate(**aggregates, name="people")
+        written = people.write.memory("out", name="out")
+        return rc.Job("watched", written, state=tmp_path / "state", **declared)
+
+    def started(aggregates, **how):
+        job = text(aggregates, migrate=migrate).start(in_process=rc.InProcess(), **how)
+        job.process_all_available()
+        return job
+
+    migrate = {"people": rc.changes.migrate(drop=["worst"])}
+    second = {"n": agg.count(), "total": agg.sum("ms")}
+    third = {**second, "last": agg.last("ms")}
+    first = text({"n": agg.count(), "worst": agg.max("ms")}).start(in_process=rc.InProcess())
+    first.process_all_available()
+    first.stop()
+    job = started(second, upgrade=True)
+    added = rc.changes.migrate(add={"last": None})
+    job.reconfigure(rc.changes.change_logic("people", third, migrate=added)).wait(60)
+    job.stop()
+    started(third).stop()
+    job = started({**third, "most": agg.max("ms")}, upgrade=True)
+    assert job.state("people").column_names == ["user", "n", "total", "last", "most"]
+    job.stop()
+
+
+def test_where_two_functions_have_converted_state_a_third_text_has_to_say_what_it_means(watched):
+    watched.job.deploy(watched.text(hours, migrate=DECLARED)).wait(60)
+    change = rc.changes.change_logic(
+        "people", other_hours, migrate=rc.changes.migrate(using=to_days)
+    )
+    assert watched.job.reconfigure(change).wait(60).phase == "done"
+    with pytest.raises(OtherDataflowError, match="a live change has converted the state by"):
+        watched.job.deploy(watched.text(minutes, migrate=DECLARED))
+    watched.job.stop()
+    watched.job = watched.text(other_hours, migrate=DECLARED).start(in_process=rc.InProcess())
+    assert watched.total == 2.0 / 24
 
 
 def test_a_column_that_came_back_live_goes_again_with_the_text_that_drops_it(tmp_path):
