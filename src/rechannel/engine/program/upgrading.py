@@ -196,8 +196,8 @@ def _check_since(text: Text, held: Held, declared: Declared) -> None:
         if told[name]["digest"] == one["digest"] and _digest(held, name) != _digest_of(text, name):
             msg = (
                 f"operator {name!r}: the migration that the program declares for it has been carried out, and a live"
-                " change has converted the state by another function since. If the program goes with the state as it"
-                " is, leave the migration out; else declare one by a function that converts that state"
+                " change has converted the state by another function since. If the program goes with the present"
+                " state, leave the migration out; else declare one by a function that converts that state"
             )
             raise OtherDataflowError(msg)
 
