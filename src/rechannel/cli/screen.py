@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import math
 import re
-import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from functools import partial
 from textwrap import wrap
 from typing import Any
 
@@ -135,15 +135,17 @@ def show_prose(text: str, *, indent: int = 0) -> None:
 
 def show_json(value: Any, *, indent: int | None = 2) -> None:
     """Print a JSON value on standard output; with `indent=None` as one line."""
-    plain = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
-    known: dict[str, Any] = {"indent": indent, "ensure_ascii": plain, "default": _jsonable}
+    console = out()
+    encode = partial(
+        json.dumps, indent=indent, ensure_ascii=console.options.ascii_only, default=_jsonable
+    )
     try:
-        text = json.dumps(value, allow_nan=False, **known)
+        text = encode(value, allow_nan=False)
     except ValueError:  # JSON has no NaN and no infinity
-        text = json.dumps(_finite(json.loads(json.dumps(value, **known))), **known)
+        text = encode(_finite(json.loads(encode(value))))
     # JSON escapes C0 itself, and has an escape for the others.
     text = _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-    out().out(text, highlight=False)
+    console.out(text, highlight=False)
 
 
 def table(*headers: str, right: Iterable[str] = ()) -> Table:

@@ -115,9 +115,9 @@ def test_json_has_texts_for_what_are_no_numbers_in_it(capsys):
 def test_what_a_terminal_cannot_show_ends_no_command(encoding, tmp_path):
     """Neither in a table, nor in JSON, which stays JSON."""
     code = (
-        "import sys; from rechannel.cli import app, main, screen;"
+        "import rechannel.cli as cli; from rechannel.cli import screen;"
         "run = lambda argv: (screen.show('größe ▁█ 漢'), screen.show_json({'größe': '漢'}), 0)[2];"
-        "import rechannel.cli as cli; cli.execute = run; cli.main()"
+        "cli.execute = run; cli.main()"
     )
     told = subprocess.run(
         [sys.executable, "-c", code],

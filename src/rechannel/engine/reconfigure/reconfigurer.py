@@ -320,8 +320,8 @@ class Reconfigurer:
 
         Returns the Configuration, and whether another call could make further steps.
         """
-        configuration = position.configuration
-        self._finish_idle(position)
+        configuration, number = position.configuration, position.timestep
+        self.finish_completed(number, position.time_ms, to_run=number)
         if not self.coordination.open:
             return configuration, False
         now = replace(self._at_boundary(position), idle=True)
@@ -333,13 +333,13 @@ class Reconfigurer:
             configuration = decision.configuration
             self._journal.append(
                 ConfigurationChanged(
-                    from_timestep=position.timestep,
+                    from_timestep=number,
                     configuration=configuration,
                     cause=decision.steps[-1].id,
                     steps=decision.steps,
                 )
             )
-            self._finish_idle(position)
+            self.finish_completed(number, position.time_ms, to_run=number)
         counted = self._count_turn()
         return configuration, bool(decision.events or decision.steps) or counted
 
@@ -373,16 +373,10 @@ class Reconfigurer:
                 spans.setdefault(move.operator, []).append((move.lo, move.hi))
         return {operator: Intervals.of(found) for operator, found in spans.items()}
 
-    def finish_completed(self, committed: int, time_ms: int) -> None:
-        """A timestep is committed: finish the changes that have made their last step."""
+    def finish_completed(self, committed: int, time_ms: int, *, to_run: int | None = None) -> None:
+        """A timestep is committed: finish the changes that have made their last step. to_run: see `settled`."""
         if self.coordination.open:
-            self._append_all(settled(self.coordination, committed, time_ms))
-
-    def _finish_idle(self, position: StreamPosition) -> None:
-        """Finish the changes that need no timestep after their last step."""
-        if self.coordination.open:
-            number = position.timestep
-            self._append_all(settled(self.coordination, number, position.time_ms, to_run=number))
+            self._append_all(settled(self.coordination, committed, time_ms, to_run=to_run))
 
     def _append_all(self, events: Iterable[Event]) -> None:
         for event in events:

@@ -39,15 +39,7 @@ from rechannel.state.segments.format import (
 )
 from rechannel.state.segments.layout import Buffer, layout_of, width_of
 from rechannel.state.segments.ranged import RangedRows, marks_of, row_spans
-from rechannel.state.store import (
-    FileFacts,
-    RangedStore,
-    Ranges,
-    Store,
-    close_files,
-    put_known,
-    ranges_of,
-)
+from rechannel.state.store import FileFacts, RangedStore, Ranges, Store, close_files, put_known
 
 FORMAT = 2
 """Version of the format of a segment; readers reject later ones."""
@@ -254,7 +246,7 @@ def open_segment(
     for what it knows of the file. None if not recorded, as in older journals. Raises MissingFileError,
     DamagedStateError, NewerFormatError.
     """
-    known = ranges = None
+    ranges = known = None
     if isinstance(store, RangedStore):
         if digest is not None and size is not None:
             known = FileFacts.written(key, size, digest)
@@ -264,11 +256,10 @@ def open_segment(
     segment = _segments.get(at)
     if segment is not None and segment._source is file.obj and digest in {None, segment.digest}:
         return segment
-    segment = (
-        _load(key, file, digest=digest)
-        if ranges is None
-        else _load_ranges(store, key, ranges, digest, known)
-    )
+    if isinstance(store, RangedStore) and ranges is not None:
+        segment = _load_ranges(store, key, ranges, digest, known)
+    else:
+        segment = _load(key, file, digest=digest)
     _segments.put(at, segment, lambda at, held: _is_gone(store, at, held))
     return segment
 
@@ -307,14 +298,14 @@ def _is_gone(store: Store, at: tuple[Store, str], held: Segment) -> bool:
 
 
 def _load_ranges(
-    store: Store, key: str, ranges: Ranges, digest: str | None, known: FileFacts | None
+    store: RangedStore, key: str, ranges: Ranges, digest: str | None, known: FileFacts | None
 ) -> Segment:
     """Open a file of which some bytes are here; damaged parts are fetched again."""
     try:
         return _load(key, ranges.view, ranges, digest=digest)
     except DamagedStateError:
         ranges.discard()
-        again = ranges_of(store, key, known)
+        again = store.ranges(key, known)
         if again is None:
             raise
         return _load(key, again.view, again, digest=digest)
