@@ -27,7 +27,7 @@ from rechannel.kernels.protocol.logic import Late, OperatorInput, OperatorOutput
 from rechannel.kernels.shuffle.watermarks import micros
 from rechannel.model.buffers import IntArray, Mask
 from rechannel.model.eventtime import NEVER, Clock, less
-from rechannel.operators.process.spacing import spaced
+from rechannel.operators.process.spacing import spaced, until_after
 
 TIMESTEP = pa.field("timestep", pa.int64(), False)
 UNTIL = pa.field("until_us", pa.int64(), False)
@@ -89,7 +89,7 @@ class DeduplicateLogic(EveryRow, Pruning, Viewed, Expiring, LateTelling):
         if times is None:
             state = np.full(len(keys), arrivals.timestep, dtype=np.int64)
         else:
-            state = times[0][chosen[last]] + (self.within_us or 0)
+            state = until_after(times[0][chosen[last]], self.within_us or 0)
         return OperatorOutput(
             state=[spread(from_numpy(state, pa.int64()), keys, len(untouched))],
             dropped=None,

@@ -26,6 +26,7 @@ from rechannel.operators.process.track_frame import (
     AnyArray,
     FrameAnswer,
     RowsFrame,
+    as_array,
     declared_column,
     read_answer,
 )
@@ -100,10 +101,7 @@ class ProcessFrame(RowsFrame):
 
     def previous(self, name: str, column: str, default: Any = None) -> AnyArray:
         """Return a column of a value state, with the default where it is null. Shape (keys,)."""
-        values = self.value(name).column(column)
-        if default is not None and values.null_count:
-            values = values.fill_null(pa.scalar(default, type=values.type))
-        return np.asarray(values.to_numpy(zero_copy_only=False))
+        return as_array(self.value(name).column(column), default)
 
     def list(self, name: str) -> pa.RecordBatch:
         """Return the elements of a list state in their order: `_key`, and the columns of an element."""

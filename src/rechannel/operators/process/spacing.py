@@ -11,6 +11,12 @@ from __future__ import annotations
 import numpy as np
 
 from rechannel.model.buffers import IntArray, Mask
+from rechannel.model.eventtime import ENDED
+
+
+def until_after(times: IntArray, distance: int) -> IntArray:
+    """Return the time from which a row passes after rows of these times; ENDED where none can."""
+    return np.where(times > ENDED - distance, ENDED, np.minimum(times, ENDED - distance) + distance)
 
 
 def spaced(owners: IntArray, times: IntArray, untils: IntArray, distance: int) -> Mask:
@@ -20,12 +26,13 @@ def spaced(owners: IntArray, times: IntArray, untils: IntArray, distance: int) -
     rows of it pass. distance: > 0.
     """
     passing = np.zeros(len(owners), dtype=np.bool_)
-    left = np.flatnonzero(times >= untils[owners])
+    left = np.flatnonzero((times >= untils[owners]) & (untils[owners] < ENDED))
     first = _firsts(owners[left])
     passing[left[first]] = True
     # Mostly all others are near the first one.
     sizes = np.diff(np.append(first, len(left)))
-    left = left[times[left] >= np.repeat(times[left[first]] + distance, sizes)]
+    until = np.repeat(until_after(times[left[first]], distance), sizes)
+    left = left[(times[left] >= until) & (until < ENDED)]
     passing[left[_apart(owners[left], times[left], distance)]] = True
     return passing
 
@@ -37,7 +44,8 @@ def _apart(owners: IntArray, times: IntArray, distance: int) -> IntArray:
     places = owners * width + ranks
     rows = _firsts(np.maximum.accumulate(places))
     owners, places = owners[rows], places[rows]
-    behind = np.searchsorted(values, times[rows] + distance)
+    until = until_after(times[rows], distance)
+    behind = np.where(until < ENDED, np.searchsorted(values, until), len(values))
     after = np.searchsorted(places, owners * width + behind)
     end = len(rows)
     jump = np.append(np.where(np.append(owners, -1)[after] == owners, after, end), end)

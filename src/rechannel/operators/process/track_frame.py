@@ -112,10 +112,10 @@ class RowsFrame:
         values = _column(self.rows, column)
         if not len(values):
             return self._without_rows(values.type, default)
-        return _numpy(values.take(pa.array(places)), default)
+        return as_array(values.take(pa.array(places)), default)
 
     def _without_rows(self, kind: pa.DataType, default: Any) -> AnyArray:
-        return _numpy(pa.nulls(len(self), kind), default)
+        return as_array(pa.nulls(len(self), kind), default)
 
     def _reduce(self, how: np.ufunc, values: AnyArray) -> AnyArray:
         if not len(values):  # keys without rows, whose timers went off
@@ -131,7 +131,7 @@ class RowsFrame:
             return self._reduce(how, values.to_numpy(zero_copy_only=False))
         best = self._reduce(how, _filled(values, _limit(values.type, highest=highest)))
         nothing = self.count(column) == 0
-        return _numpy(pa.array(best, type=values.type, mask=nothing), default)
+        return as_array(pa.array(best, type=values.type, mask=nothing), default)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -173,7 +173,7 @@ class KeyedFrame(RowsFrame):
 
     def previous(self, column: str, default: Any = None) -> AnyArray:
         """A state column as it was, with the default where the key is new. Shape (keys,)."""
-        return _numpy(_column(self.state, column), default)
+        return as_array(_column(self.state, column), default)
 
 
 def as_polars(keys: pa.RecordBatch, rows: pa.RecordBatch, ids: IntArray) -> pl.DataFrame:
@@ -272,7 +272,7 @@ EXACT = 1 << 53
 """Up to which whole numbers are doubles exactly."""
 
 
-def _numpy(column: pa.Array, default: Any) -> AnyArray:
+def as_array(column: pa.Array, default: Any) -> AnyArray:
     """Return a column as an array. Whole numbers with nulls are doubles with NaN, as long as those are exact."""
     if default is not None and column.null_count:
         column = column.fill_null(pa.scalar(default, type=column.type))

@@ -300,3 +300,25 @@ def test_timers_that_never_end_are_told(monkeypatch):
     rows = [[("a", 1, EPOCH + timedelta(seconds=1))]]
     with pytest.raises(UserFunctionError, match="timers went off 20 times in one timestep"):
         run("many", rows, function=again, on_timer=again)
+
+
+LARGE = (1 << 60) + 1
+
+
+def remembered(frame):
+    before = frame.previous("n", "n").tolist()
+    frame.set_value("n", {"n": frame.last("x")})
+    return {"before": [None if each is None or np.isnan(each) else int(each) for each in before]}
+
+
+def test_a_large_number_stays_exact_beside_a_key_that_has_none():
+    rows = script(
+        "k STRING, x BIGINT", [[{"k": "a", "x": LARGE}], [{"k": "a", "x": 1}, {"k": "b", "x": 1}]]
+    )
+    states = {"n": rc.states.value_state("n BIGINT")}
+    keyed = rc.read().memory(rows).key_by("k")
+    made = keyed.process_batches(remembered, schema="before BIGINT", states=states, name="seen")
+    harness = Harness(made.write.memory("out"), settings=rc.Settings(tasks=1))
+    harness.start().run()
+    found = {(row["k"], row["before"]) for row in harness.output().to_pylist()}
+    assert found == {("a", None), ("a", LARGE), ("b", None)}

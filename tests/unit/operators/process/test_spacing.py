@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rechannel.model.eventtime import NEVER
+from rechannel.model.eventtime import ENDED, NEVER
 from rechannel.operators.process.spacing import spaced
 
 
@@ -26,6 +26,23 @@ def test_it_is_what_a_loop_finds(seed):
     distance = int(rng.choice([1, 7, 60]))
     found = spaced(owners, times, untils, distance)
     assert found.tolist() == naive(owners.tolist(), times.tolist(), untils.tolist(), distance)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("end", [NEVER + 1, ENDED])
+def test_at_the_ends_of_time_too(seed, end):
+    rng = np.random.default_rng(seed)
+    near = rng.integers(0, 40, 60)
+    times = (end - near if end > 0 else end + near).astype(np.int64)
+    owners = np.sort(rng.integers(0, 3, 60))
+    untils = np.full(3, NEVER)
+    found = spaced(owners, times, untils, 7)
+    # Whole numbers of Python have no end.
+    assert found.tolist() == naive(owners.tolist(), times.tolist(), untils.tolist(), 7)
+
+
+def test_after_the_end_of_time_no_row_passes():
+    assert spaced(np.array([0]), np.array([ENDED]), np.array([ENDED]), 7).tolist() == [False]
 
 
 def test_many_rows_of_one_key_pass_in_few_rounds(monkeypatch):
