@@ -205,6 +205,10 @@ def test_an_expression_may_need_values_that_no_example_has():
     assert str(applied(made, ("a", 1, "2024-02-29"))[2][0]) == "2024-02-29"
 
 
+def struct(**fields):
+    return pa.struct(list(fields.items()))
+
+
 def test_types_that_hold_all_values_of_another():
     decimal = pa.decimal128
     yes = [
@@ -219,6 +223,10 @@ def test_types_that_hold_all_values_of_another():
         (pa.null(), pa.date32()),
         (pa.list_(pa.int32()), pa.list_(pa.int64())),
         (pa.date32(), pa.date32()),
+        (struct(a=pa.int32()), struct(a=pa.int64())),
+        (struct(a=pa.int32()), struct(b=pa.string(), a=pa.int32())),
+        (pa.list_(struct(a=pa.int32())), pa.list_(struct(a=pa.int32(), b=pa.string()))),
+        (pa.struct([pa.field("a", pa.int32(), False)]), struct(a=pa.int32())),
     ]
     no = [
         (pa.int16(), pa.int8()),
@@ -235,6 +243,13 @@ def test_types_that_hold_all_values_of_another():
         (pa.string(), pa.binary()),
         (pa.date32(), pa.timestamp("us")),
         (pa.list_(pa.int64()), pa.list_(pa.int32())),
+        (struct(a=pa.int64()), struct(a=pa.int32())),
+        (struct(a=pa.int64(), b=pa.string()), struct(a=pa.int64())),
+        (struct(a=pa.int64()), struct(b=pa.int64())),
+        (struct(a=pa.int64()), pa.struct([pa.field("a", pa.int64(), False)])),
+        (struct(a=pa.int64()), pa.struct([("a", pa.int64()), pa.field("b", pa.int64(), False)])),
+        (pa.struct([("a", pa.int64()), ("a", pa.int64())]), struct(a=pa.int64())),
+        (struct(a=pa.int64()), pa.int64()),
     ]
     assert [pair for pair in yes if not widens(*pair)] == []
     assert [pair for pair in no if widens(*pair)] == []
@@ -426,3 +441,20 @@ def test_a_function_without_a_path_is_not_written_down():
     made = bound(migrate(using=lambda b: b.select(["n"])), "n INT")
     with pytest.raises(RefusedError, match="cannot be imported by another process"):
         migration_to_json(made)
+
+
+def test_what_widens_is_cast():
+    """Fields are found by name; new ones are null; a null struct stays null."""
+    old, new = (
+        struct(a=pa.int32(), b=pa.string()),
+        struct(c=pa.float64(), b=pa.string(), a=pa.int64()),
+    )
+    for wrap, values in (
+        (lambda kind: kind, [{"a": 1, "b": "x"}, None, {"a": None, "b": None}]),
+        (pa.list_, [[{"a": 1, "b": "x"}, None], None, []]),
+    ):
+        wanted = migrate(retype={"v": wrap(new)})
+        bound = wanted.bind(pa.schema({"v": wrap(old)}), pa.schema({"v": wrap(new)}))
+        (made,) = bound.apply([pa.array(values, wrap(old))])
+        assert made.type == wrap(new)
+        assert made.cast(wrap(new)).to_pylist() == pa.array(values, wrap(new)).to_pylist()

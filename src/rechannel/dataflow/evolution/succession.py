@@ -24,6 +24,7 @@ from rechannel.dataflow.evolution.description import (
     described,
 )
 from rechannel.dataflow.evolution.migration import Migrate
+from rechannel.dataflow.evolution.widening import widens
 from rechannel.errors import RefusedError
 from rechannel.kernels.protocol.logic import StatefulLogic
 from rechannel.kernels.protocol.migrate import Migration
@@ -131,13 +132,29 @@ def _check_named_states(old: Description, new: Description, wanted: Migrate) -> 
             msg = f"state {name!r} of process begins empty: say migrate(add={{{name!r}: None}}), not {value!r}"
             raise RefusedError(msg)
     for name, shape in new.shapes.items():
-        was = old.shapes.get(name, shape)
-        if was != shape and name not in wanted.drop:
+        if name in wanted.drop or name not in old.shapes:
+            continue
+        was = old.shapes[name]
+        if was != shape:
             msg = (
                 f"state {name!r} is stored as a {was} and would be a {shape}: give the new one another name, and give"
                 f" the old one up with migrate(drop=[{name!r}])"
             )
             raise RefusedError(msg)
+        _check_values(name, *(each.state_schema.field(name).type for each in (old, new)))
+
+
+def _check_values(name: str, old: pa.StructType, new: pa.StructType) -> None:
+    """Refuse a state that cannot hold what is stored of it."""
+    if widens(old, new):
+        return
+    holds, would = (columns_text(pa.schema(list(each))) for each in (old, new))
+    msg = (
+        f"state {name!r} holds {holds} and would hold {would}, in which not every value fits: give the new one another"
+        " name, and let the function move what it reads in the old one, or give the values up with"
+        f" migrate(drop=[{name!r}], add={{{name!r}: None}})"
+    )
+    raise RefusedError(msg)
 
 
 def hidden_types(logic: StatefulLogic) -> dict[str, str]:

@@ -28,9 +28,29 @@ def widens(old: pa.DataType, new: pa.DataType) -> bool:
             and new.precision - new.scale >= old.precision - old.scale
         )
     if types.is_list(old) and types.is_list(new):
-        loose = new.value_field.nullable or not old.value_field.nullable
+        loose = _is_looser(old.value_field, new.value_field)
         return loose and widens(old.value_type, new.value_type)
+    if types.is_struct(old) and types.is_struct(new):
+        return _struct_widens(old, new)
     return any(old in family and new in family for family in _FAMILIES)
+
+
+def _struct_widens(old: pa.StructType, new: pa.StructType) -> bool:
+    """Whether no field is lost or narrower; a new field is null in every old value."""
+    before = {field.name: field for field in old}
+    if len(before) < old.num_fields or not before.keys() <= {field.name for field in new}:
+        return False
+    for field in new:
+        was = before.get(field.name)
+        if was is None and not field.nullable:
+            return False
+        if was is not None and not (_is_looser(was, field) and widens(was.type, field.type)):
+            return False
+    return True
+
+
+def _is_looser(old: pa.Field, new: pa.Field) -> bool:
+    return bool(new.nullable or not old.nullable)
 
 
 def _integer_widens(old: pa.DataType, new: pa.DataType) -> bool:

@@ -28,6 +28,7 @@ _NAMES = {
     **{f"{name}s": length for name, length in _UNITS.items()},
     **{short: _UNITS[name] for short, name in _SHORT.items()},
 }
+_LEAST = {1: " of more than nothing", 1_000: " of at least 1"}
 _PART = re.compile(r"\s*(\d{1,18}(?:\.\d{1,9})?)\s*([a-z]+)(?:\s+|$)")
 
 
@@ -37,7 +38,7 @@ def microseconds(given: Duration, what: str, *, least: int = 1) -> int:
     if found is None or found < least:
         msg = (
             f"{what} must be a timedelta, a string such as '10 seconds', or whole milliseconds"
-            f"{' of more than nothing' if least else ''}, not {given!r}"
+            f"{_LEAST.get(least, '')}, not {given!r}"
         )
         raise DataflowError(msg)
     if found > MOST:
@@ -46,17 +47,9 @@ def microseconds(given: Duration, what: str, *, least: int = 1) -> int:
     return found
 
 
-def milliseconds(timeout: Duration | None) -> int | None:
-    """Return a length of time in whole milliseconds. Raises DataflowError unless it is positive."""
-    if timeout is None:
-        return None
-    if isinstance(timeout, str):
-        timeout = timedelta(microseconds=microseconds(timeout, "a timeout"))
-    length = timeout // timedelta(milliseconds=1) if isinstance(timeout, timedelta) else timeout
-    if isinstance(length, bool) or not isinstance(length, int) or length < 1:
-        msg = f"a timeout must be a timedelta or whole milliseconds of at least 1, not {timeout!r}"
-        raise DataflowError(msg)
-    return length
+def milliseconds(given: Duration | None, what: str = "timeout") -> int | None:
+    """Return a length of time in whole milliseconds, of at least one. what, Errors: as of `microseconds`."""
+    return None if given is None else microseconds(given, what, least=1_000) // 1_000
 
 
 def _microseconds(given: object) -> int | None:

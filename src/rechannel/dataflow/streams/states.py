@@ -14,9 +14,9 @@ def value_state(columns: pa.Schema | str, *, ttl: Duration | None = None) -> Val
 
     Args:
         columns: such as "n BIGINT, total DOUBLE". The value is a scalar if there is one column, else a NamedTuple.
-        ttl: time to live: the value is gone when it was written longer ago, by the time of timesteps. None = it stays.
+        ttl: time to live: the value is gone once it was written that long ago, by the time of timesteps; None = never.
     """
-    return ValueState(columns=schema_of(columns), ttl_ms=milliseconds(ttl))
+    return ValueState(columns=schema_of(columns), ttl_ms=milliseconds(ttl, "ttl"))
 
 
 def list_state(columns: pa.Schema | str, *, ttl: Duration | None = None) -> ListState:
@@ -26,7 +26,7 @@ def list_state(columns: pa.Schema | str, *, ttl: Duration | None = None) -> List
         columns: of an element, as in `value_state`.
         ttl: of every element, from when it was appended.
     """
-    return ListState(columns=schema_of(columns), ttl_ms=milliseconds(ttl))
+    return ListState(columns=schema_of(columns), ttl_ms=milliseconds(ttl, "ttl"))
 
 
 def map_state(
@@ -39,4 +39,4 @@ def map_state(
         columns: of what an entry holds, as in `value_state`.
         ttl: of every entry, from when it was set last.
     """
-    return MapState(key=schema_of(key), columns=schema_of(columns), ttl_ms=milliseconds(ttl))
+    return MapState(key=schema_of(key), columns=schema_of(columns), ttl_ms=milliseconds(ttl, "ttl"))

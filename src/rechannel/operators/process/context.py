@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -18,14 +19,25 @@ from rechannel.operators.process.states import ListState, MapState, ValueState
 from rechannel.operators.process.stored import Held, Piece, entries_of
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-LAST = datetime.max.replace(tzinfo=UTC)
+FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 Handles = dict[str, ValueHandle | ListHandle | MapHandle]
 
 
-Side = tuple[list[int], list[Any]]
-"""Positions of keys, and for each a row of a side output."""
+@dataclass(slots=True)
+class Side:
+    """Rows of a side output. own: what makes of a row one that the function cannot change any more."""
+
+    own: Callable[[Any], Any]
+    owners: list[int] = field(default_factory=list)
+    """The position of each row's key."""
+    rows: list[Any] = field(default_factory=list)
+
+    def forget(self, key: int) -> None:
+        """Take back the rows of the key that was called last."""
+        while self.owners and self.owners[-1] == key:
+            del self.owners[-1], self.rows[-1]
 
 
 class Timer(NamedTuple):
@@ -166,8 +178,8 @@ class Context:
             known = ", ".join(self._sides) or "none"
             msg = f"there is no side output {name!r} (declared: {known}); declare it with side_outputs="
             raise KeyError(msg)
-        side[0].append(self._cursor.key)
-        side[1].append(row)
+        side.rows.append(side.own(row))
+        side.owners.append(self._cursor.key)
 
     def broadcast(self, name: str) -> BroadcastTable:
         """Return the table of a broadcast input as of this timestep: a mapping from key to row, to be read only."""
@@ -219,11 +231,11 @@ def table_named(name: str, tables: Mapping[str, BroadcastTable]) -> BroadcastTab
 
 
 def moment_of(at: int) -> datetime:
-    """Return a time in microseconds as a datetime; the last one there is for later times."""
+    """Return a time in microseconds as a datetime; the first or last one there is for times beyond it."""
     try:
         return LAST if at == ENDED else EPOCH + timedelta(microseconds=at)
     except OverflowError:
-        return LAST
+        return FIRST if at < 0 else LAST
 
 
 def handles_of(states: Mapping[str, Any], cursor: Cursor, held: Held, count: int) -> Handles:

@@ -19,10 +19,8 @@ from rechannel.operators.process.handles import (
     UNSET,
     Cursor,
     Made,
-    as_read,
-    stored_values,
-    values_in,
 )
+from rechannel.operators.process.reading import Reading, stored_values, values_in
 from rechannel.operators.process.states import MapState, State, as_texts, from_texts
 from rechannel.operators.process.stored import (
     Held,
@@ -46,13 +44,26 @@ class _Grown:
 class ListHandle(Sequence[Any]):
     """A list of the key: `append`, `extend`, `popleft`, `clear`; `len`, iteration and indices as for a list."""
 
-    __slots__ = ("_bounds", "_column", "_cursor", "_grown", "_held", "_name", "_read", "_state")
+    __slots__ = (
+        "_bounds",
+        "_column",
+        "_copied",
+        "_cursor",
+        "_grown",
+        "_held",
+        "_name",
+        "_read",
+        "_reading",
+        "_state",
+    )
 
     def __init__(self, name: str, state: State, cursor: Cursor, held: Held, count: int) -> None:
         del count
         self._name, self._state, self._cursor = name, state, cursor
         self._held, self._column = held.of(name)
         self._bounds = held.bounds(self._held)
+        self._reading = Reading(state)
+        self._copied = self._reading.copied
         self._grown: dict[int, _Grown] = {}
         self._read: tuple[int, list[Any]] = (-1, [])
 
@@ -101,6 +112,10 @@ class ListHandle(Sequence[Any]):
         if not 0 <= at < size:
             msg = f"state {self._name!r} has {size} elements, and none at {which}"
             raise IndexError(msg)
+        value = self._at(at)
+        return value if self._copied is None else self._copied(value)
+
+    def _at(self, at: int) -> Any:
         change = self._grown.get(self._cursor.key)
         if change is None:
             return self._stored_values()[at]
@@ -129,10 +144,11 @@ class ListHandle(Sequence[Any]):
         return change
 
     def _values(self) -> list[Any]:
-        change, stored = self._grown.get(self._cursor.key), self._stored_values()
-        if change is None:
-            return stored
-        return [*stored[change.dropped :], *change.appended[change.taken :]]
+        """Return the elements, for the function to do with as it likes."""
+        change, values = self._grown.get(self._cursor.key), self._stored_values()
+        if change is not None:
+            values = [*values[change.dropped :], *change.appended[change.taken :]]
+        return values if self._copied is None else [self._copied(each) for each in values]
 
     def _stored_values(self) -> list[Any]:
         key = self._cursor.key
@@ -145,7 +161,7 @@ class ListHandle(Sequence[Any]):
         if value is None:
             msg = f"state {self._name!r} cannot have None for an element"
             raise ValueError(msg)
-        return as_read(value, self._state)
+        return self._reading.read(value if self._copied is None else self._copied(value))
 
     def forget(self, key: int) -> None:
         """Forget what was done to the list of a key."""
@@ -189,12 +205,15 @@ class MapHandle(MutableMapping[Any, Any]):
     __slots__ = (
         "_bounds",
         "_column",
+        "_copied",
+        "_counted",
         "_cursor",
         "_entries",
         "_fit",
         "_held",
         "_name",
         "_read",
+        "_reading",
         "_state",
         "_written",
     )
@@ -206,28 +225,41 @@ class MapHandle(MutableMapping[Any, Any]):
         self._bounds = held.bounds(self._held)
         self._entries = held.entries
         self._fit = fitting(name, state.key_field)
+        self._reading = Reading(state)
+        self._copied = self._reading.copied
         self._written: dict[int, dict[Any, Any]] = {}
         self._read: tuple[int, dict[Any, Any]] = (-1, {})
+        self._counted: tuple[int, int] = (-1, 0)
+        """A key whose entries were counted, and how many it has."""
 
     def __getitem__(self, entry: Any) -> Any:
         entry = self._fit(entry)
         value = self._written.get(self._cursor.key, {}).get(entry, UNSET)
-        if value is UNSET:
-            return self._stored()[entry]
         if value is GONE:
             raise KeyError(entry)
-        return value
+        if value is UNSET:
+            value = self._stored()[entry]
+        return value if self._copied is None else self._copied(value)
+
+    def __contains__(self, entry: object) -> bool:
+        return self._has(self._fit(entry))
 
     def __setitem__(self, entry: Any, value: Any) -> None:
         if value is None or entry is None:
             msg = f"state {self._name!r} cannot have None for a key or a value; use del"
             raise ValueError(msg)
-        self._change()[self._fit(entry)] = as_read(value, self._state)
+        entry, key = self._fit(entry), self._cursor.key
+        value = self._reading.read(value if self._copied is None else self._copied(value))
+        if self._counted[0] == key and not self._has(entry):
+            self._counted = key, self._counted[1] + 1
+        self._change()[entry] = value
 
     def __delitem__(self, entry: Any) -> None:
-        entry = self._fit(entry)
-        if entry not in self:
+        entry, key = self._fit(entry), self._cursor.key
+        if not self._has(entry):
             raise KeyError(entry)
+        if self._counted[0] == key:
+            self._counted = key, self._counted[1] - 1
         if entry in self._stored():
             self._change()[entry] = GONE
         else:
@@ -237,18 +269,27 @@ class MapHandle(MutableMapping[Any, Any]):
         return iter(self._present())
 
     def __len__(self) -> int:
-        stored = self._stored()
-        size = len(stored)
-        for entry, value in self._written.get(self._cursor.key, {}).items():
-            size += (value is not GONE) - (entry in stored)
-        return size
+        key = self._cursor.key
+        if self._counted[0] != key:
+            stored = self._stored()
+            size = len(stored)
+            for entry, value in self._written.get(key, {}).items():
+                size += (value is not GONE) - (entry in stored)
+            self._counted = key, size
+        return self._counted[1]
 
     def clear(self) -> None:
         """Remove all entries."""
         self._written[self._cursor.key] = dict.fromkeys(self._stored(), GONE)
+        self._counted = -1, 0
 
     def __repr__(self) -> str:
         return f"MapHandle({dict(self)!r})"
+
+    def _has(self, entry: Any) -> bool:
+        """Whether there is an entry. entry: as it is read back."""
+        value = self._written.get(self._cursor.key, {}).get(entry, UNSET)
+        return entry in self._stored() if value is UNSET else value is not GONE
 
     def _change(self) -> dict[Any, Any]:
         return self._written.setdefault(self._cursor.key, {})
@@ -274,6 +315,7 @@ class MapHandle(MutableMapping[Any, Any]):
     def forget(self, key: int) -> None:
         """Forget what was written for a key."""
         self._written.pop(key, None)
+        self._counted = -1, 0
 
     def pieces(self, made: Made, keys: Sequence[Any], chosen: Sequence[int]) -> Iterator[Piece]:
         """Yield the rows of what was written for some keys."""

@@ -17,18 +17,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.functions.emitted import Emitted
-from rechannel.kernels.functions.python_rows import (
-    Label,
-    check_tuples,
-    column_of,
-    columns_of,
-    python_rows,
-    python_values,
-    row_type,
-)
+from rechannel.kernels.functions.python_rows import Label
 from rechannel.model.buffers import IntArray
+from rechannel.operators.process.reading import Reading, stored_values, values_in
 from rechannel.operators.process.states import State
 from rechannel.operators.process.stored import (
     Held,
@@ -85,7 +77,18 @@ class Made:
 class ValueHandle:
     """A value of the key: `get()`, `set(value)`, `clear()`."""
 
-    __slots__ = ("_again", "_cleared", "_cursor", "_name", "_now", "_old", "_read", "_state")
+    __slots__ = (
+        "_again",
+        "_cleared",
+        "_copied",
+        "_cursor",
+        "_name",
+        "_now",
+        "_old",
+        "_plain",
+        "_reading",
+        "_state",
+    )
 
     def __init__(self, name: str, state: State, cursor: Cursor, held: Held, count: int) -> None:
         self._name, self._state, self._cursor = name, state, cursor
@@ -104,15 +107,18 @@ class ValueHandle:
         """Keys for which the very object was written that is stored."""
         self._cleared = False
         """Whether the value of any key was removed."""
-        self._read = next((type(value) for value in values if value is not None), None)
-        """Type of what is stored: values of it are returned unchanged."""
+        self._reading = Reading(state)
+        self._copied, self._plain = self._reading.copied, self._reading.plain
 
     def get(self, default: Any = None) -> Any:
         """Return the value, or the default: a scalar where the state has one column, else a NamedTuple."""
-        value = self._now[self._cursor.key]
+        at = self._cursor.key
+        value = self._now[at]
         if value is None:
             return default
-        return value if type(value) is self._read else as_read(value, self._state)
+        if value is self._old[at]:
+            return value if self._copied is None else self._copied(value)
+        return value if type(value) is self._plain else self._reading.read(value)
 
     def set(self, value: Any) -> None:
         """Replace the value: a scalar where the state has one column, else a tuple."""
@@ -122,7 +128,7 @@ class ValueHandle:
         at = self._cursor.key
         if value is self._old[at]:
             self._again.add(at)
-        self._now[at] = value
+        self._now[at] = value if self._copied is None else self._copied(value)
 
     def clear(self) -> None:
         """Remove the value."""
@@ -159,30 +165,3 @@ class ValueHandle:
         entries = constant_entries(self._name, len(owners))
         rows = constant_rows(self._name, len(owners))
         return Piece(state=self._name, owners=owners, entries=entries, rows=rows, **how)
-
-
-def values_in(column: pa.Array, state: State) -> list[Any]:
-    """Return what rows of a state hold as Python values: scalars, or NamedTuples for several columns."""
-    columns: Columns = column.flatten()
-    if len(state.columns) == 1:
-        return python_values(columns[0], state.columns.names[0])
-    return python_rows(columns, tuple(state.columns.names), len(column), "State")
-
-
-def as_read(value: Any, state: State) -> Any:
-    """Return a value that was written as it is read: a tuple of several columns is a NamedTuple."""
-    names = tuple(state.columns.names)
-    if len(names) == 1 or not isinstance(value, tuple | list) or len(value) != len(names):
-        return value
-    return row_type(names, "State")._make(value)
-
-
-def stored_values(values: list[Any], state: State, what: Label) -> pa.Array:
-    """Return values as the column of their state. Raises UserFunctionError."""
-    fields = list(state.type.fields)
-    if len(fields) == 1:
-        columns = [column_of(values, fields[0], what)]
-    else:
-        check_tuples(values, fields, what)
-        columns = columns_of(values, fields, what)
-    return pa.StructArray.from_arrays(columns, fields=fields)

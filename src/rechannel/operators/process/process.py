@@ -16,7 +16,7 @@ no row had come.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import repeat
@@ -48,6 +48,7 @@ from rechannel.operators.process.context import (
 )
 from rechannel.operators.process.handles import Cursor, Made
 from rechannel.operators.process.processing import Processing
+from rechannel.operators.process.reading import emitting
 from rechannel.operators.process.stored import Held
 
 Process = Callable[[Any, Rows, Context], Any]
@@ -104,6 +105,8 @@ class _Calls:
     sides: dict[str, Side]
     sizes: IntArray
     """How many rows were made for each key."""
+    own: Callable[[Any], Any]
+    """What makes of a row that is yielded one that the function cannot change any more."""
     rows: list[Any] = field(default_factory=list)
 
     @classmethod
@@ -126,8 +129,9 @@ class _Calls:
             cursor=cursor,
             handles=handles_of(logic.states, cursor, held, count),
             timers=Timers(held),
-            sides={name: ([], []) for name in logic.sides},
+            sides={name: Side(emitting(fields)) for name, fields in logic.sides.items()},
             sizes=np.ones(count, dtype=np.int64),
+            own=emitting(logic.fields),
         )
 
     def make(self) -> None:
@@ -161,13 +165,17 @@ class _Calls:
                     if type(made) is list and len(made) == 1:
                         rows.append(made[0])
                         continue
-                    every = [] if made is None else list(rows_in(made))
+                    every = [] if made is None else list(self._own(made))
                     sizes[cursor.key] = len(every)
                     rows += every
                 return
             except Exception as error:
                 self._failed(error, len(rows))
                 sizes[cursor.key] = 0
+
+    def _own(self, made: Any) -> Iterable[Any]:
+        """Return the rows that a function returned, or yields, each as it is at that moment. Raises TypeError."""
+        return made if type(made) is list else map(self.own, rows_in(made))
 
     def _call_in_turn(self, context: Context, columns: LazyColumns) -> None:
         """Call the function for the rows of every key, of one time after the other if they come so, and `on_timer`."""
@@ -182,7 +190,7 @@ class _Calls:
                     if pieces is None:
                         made = function(key, Rows(columns, start, stop), context)
                         if made is not None:
-                            rows += rows_in(made)
+                            rows += self._own(made)
                     else:
                         self._call_by_time(key, pieces[at], context, columns)
                 except _TimerFailed as failed:
@@ -203,7 +211,7 @@ class _Calls:
                 self._fire_before(key, time, context)
             made = function(key, Rows(columns, begin, end), context)
             if made is not None:
-                self.rows += rows_in(made)
+                self.rows += self._own(made)
 
     def _pieces(self) -> list[list[_Piece]]:
         """Return, for every key, where the rows of each event time begin and end, and the time."""
@@ -252,7 +260,7 @@ class _Calls:
             try:
                 made = function(key, timer, context)
                 if made is not None:
-                    self.rows += rows_in(made)
+                    self.rows += self._own(made)
             except Exception as error:
                 what = f"{function_name(function)} for timer {name!r} of key {key!r}"
                 raise user_error(what, error) from error
@@ -277,9 +285,8 @@ class _Calls:
             handle.forget(at)
         self.timers.forget(at)
         del self.rows[before:]
-        for owners, made in self.sides.values():
-            while owners and owners[-1] == at:
-                del owners[-1], made[-1]
+        for side in self.sides.values():
+            side.forget(at)
 
     # What comes of them -------------------------------------------------------------------------------------------
 
@@ -292,10 +299,10 @@ class _Calls:
         made, every = self._made(emitted), range(len(self.keys))
         written = list(pieces_of(self.handles, self.timers, made, self.keys, every))
         aside = {}
-        for name, (of, rows) in self.sides.items():
-            if rows:
-                owners, fields = np.array(of, dtype=np.int64), logic.sides[name]
-                columns = self._emitted(owners, rows, fields).columns
+        for name, side in self.sides.items():
+            if side.rows:
+                owners, fields = np.array(side.owners, dtype=np.int64), logic.sides[name]
+                columns = self._emitted(owners, side.rows, fields).columns
                 aside[name] = logic.emitted(arrivals, owners, columns, fields)
         return OperatorOutput(
             state=[],
@@ -312,8 +319,8 @@ class _Calls:
         for _ in written_to(self.handles, self._made(Emitted()), self.keys, chosen):
             pass
         made = [(self._borders, self.rows, self.logic.fields)]
-        for name, (_, rows) in self.sides.items():
-            made.append((self._side_borders[name], rows, self.logic.sides[name]))
+        for name, side in self.sides.items():
+            made.append((self._side_borders[name], side.rows, self.logic.sides[name]))
         for borders, rows, fields in made:
             of = [(key, at) for key in chosen for at in range(borders[key], borders[key + 1])]
             self._emitted([key for key, _ in of], [rows[at] for _, at in of], fields)
@@ -327,7 +334,7 @@ class _Calls:
     def _side_borders(self) -> dict[str, list[int]]:
         """The same for each side output. Its rows are in the order of the keys, as functions are called."""
         every = np.arange(len(self.keys) + 1)
-        return {name: np.searchsorted(of, every).tolist() for name, (of, _) in self.sides.items()}
+        return {n: np.searchsorted(side.owners, every).tolist() for n, side in self.sides.items()}
 
     def _made(self, emitted: Emitted) -> Made:
         return Made(

@@ -18,7 +18,7 @@ class State:
     columns: pa.Schema
     """Columns of a value, of an element, or of what an entry holds."""
     ttl_ms: int | None = None
-    """What was written longer ago, by the time of timesteps, is gone; None = it stays."""
+    """What was written that long ago, or longer, by the time of timesteps, is gone; None = it stays."""
 
     kind: ClassVar[str]
 

@@ -1011,8 +1011,51 @@ def test_what_is_stored_keeps_its_meaning_over_changes():
     refused(more, r"'m' of process begins empty: say migrate\(add", migrate(add={"m": {"m": 1}}))
     refused(more, "using=.* cannot convert the states of process", migrate(using=lambda old: old))
     refused(as_list, "'n' is stored as a value and would be a list")
+    text = {"n": rc.states.value_state("n STRING"), "recent": ALL["recent"]}
+    refused(
+        text, r"'n' holds n bigint and would hold n string, .* with migrate\(drop=\['n'\], add="
+    )
     assert bench.step(("ann", 1, 0)) == [("ann", "row", 1)]
     assert bench.state("n") == {"ann": [{"n": 2}]}
+
+
+def test_a_state_gets_more_columns_and_wider_ones():
+    def states(n, more=""):
+        return {
+            "one": rc.states.value_state(f"n {n}{more}"),
+            "some": rc.states.list_state(f"n {n}{more}"),
+            "all": rc.states.map_state("v STRING", f"n {n}{more}", ttl="1 day"),
+        }
+
+    def keep(user, rows, context):
+        for v in rows["v"]:
+            context.value("one").set(v)
+            context.list("some").append(v)
+            context.map("all")[str(v)] = v
+
+    def tell(user, rows, context):
+        one, some, known = context.value("one"), context.list("some"), context.map("all")
+        told = [tuple(each) for each in (one.get(), *some, *known.values())]
+        for v in rows["v"]:
+            one.set((v, "new"))
+            some.append((v, "new"))
+            known[str(v)] = (v, "new")
+        yield str(told), len(told)
+
+    bench = Bench(keep, states=states("INT"))
+    bench.step(("ann", 1, 0))
+    stream = rc.read().memory(script(COLUMNS), name="rows").key_by("user")
+    wider = states("BIGINT", ", word STRING")
+    spec = stream.process(tell, schema="what STRING, v BIGINT", states=wider).node.spec
+    struct = "STRUCT<n: BIGINT, word: STRING>"
+    with pytest.raises(RefusedError, match=r"if that is intended, use migrate\(retype="):
+        bench.harness.process.reconfigure(rc.changes.change_logic("process", spec))
+    migrate = rc.changes.migrate(retype=dict.fromkeys(wider, struct))
+    bench.harness.process.reconfigure(rc.changes.change_logic("process", spec, migrate=migrate))
+    bench.step()
+    old, new = (1, None), (2**40, "new")
+    assert bench.step(("ann", 2**40, 0)) == [("ann", str([old] * 3), 3)]
+    assert bench.step(("ann", 2**40, 0)) == [("ann", str([new, old, new, old, new]), 5)]
 
 
 def test_a_map_with_keys_of_another_type_is_another_map():
