@@ -465,7 +465,11 @@ def test_a_job_that_does_not_answer_in_time_is_not_shown_as_running(tabs, shop):
         "() => { const own = AbortSignal.timeout.bind(AbortSignal); AbortSignal.timeout = (ms) => own(ms / 30); }"
     )
     held = []
-    tab.page.route(f"{server.url}/status", held.append)
+
+    def hold(route):
+        held.append(route)
+
+    tab.page.route(f"{server.url}/status", hold)
     tab.page.get_by_text("The job does not answer: ").wait_for()
     assert tab.page.locator("#head .pill").inner_text() == "does not answer"
     assert held
