@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         windows,
     )
     from rechannel.advising.api import scaling_advice
-    from rechannel.batch import run_batch
+    from rechannel.batch import BatchResult, run_batch
     from rechannel.bridge import for_each_batch
     from rechannel.dataflow.streams.columns import computed
     from rechannel.dataflow.streams.joins import between
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from rechannel.state.stores.local import Durability
 
 _HOMES = {
+    "BatchResult": "rechannel.batch",
     "Durability": "rechannel.state.stores.local",
     "InProcess": "rechannel.job_seams",
     "Job": "rechannel.job",
@@ -134,6 +135,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "BatchResult",
     "Durability",
     "InProcess",
     "Job",

@@ -60,6 +60,9 @@ class BatchResult:
         """
         if sink is None and len(self._outputs) == 1:
             return next(iter(self._outputs.values()))
+        if sink is None:
+            msg = f"there are several sinks: name one of {sorted(self._outputs)}, as in output({min(self._outputs)!r})"
+            raise UnknownOperatorError(msg)
         if sink not in self._outputs:
             msg = f"there is no sink {sink!r}; there are {sorted(self._outputs)}"
             raise UnknownOperatorError(msg)

@@ -134,9 +134,11 @@ _ERROR_SHOWN = 160
 
 
 def _letters(found: ReplayedLetters) -> Iterator[str]:
-    verb = "are input of the job now" if found.done else "would be tried again"
     for one in found.operators:
-        yield f"Operator {one.operator!r}: {one.rows:,} dead letters {verb}; {one.before:,} were before."
+        letters = "1 dead letter" if one.rows == 1 else f"{one.rows:,} dead letters"
+        now = f"{'is' if one.rows == 1 else 'are'} input of the job now"
+        verb = now if found.done else "would be tried again"
+        yield f"Operator {one.operator!r}: {letters} {verb}; {one.before:,} were before."
         most = sorted(one.errors.items(), key=lambda each: (-each[1], each[0]))
         for error, count in most[:_ERRORS_SHOWN]:
             yield f"  {count:>8,}  {_line(error)}"

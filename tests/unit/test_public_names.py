@@ -11,6 +11,7 @@ import pytest
 import rechannel as rc
 
 ROOT = [
+    "BatchResult",
     "Durability",
     "InProcess",
     "Job",

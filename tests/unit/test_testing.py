@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,24 @@ def test_the_examples_of_the_page_hold(tmp_path):
     for block in blocks:
         exec(compile(block, str(PAGE), "exec"), names)
     assert len(blocks) == 4
+
+
+def test_the_files_of_the_page_are_a_job_and_its_test(tmp_path, monkeypatch):
+    """They are called as their titles say; the last program imports the first file."""
+    text = PAGE.read_text(encoding="utf-8")
+    blocks = re.findall(r'```python title="([^"]+)"\n(.*?)```', text, re.DOTALL)
+    assert [title for title, _ in blocks] == ["clicks.py", "test_clicks.py", "All of clicks.py"]
+    (tmp_path / "clicks.py").write_text(blocks[0][1], encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "clicks", raising=False)
+    names: dict[str, Any] = {}
+    for title, block in blocks[1:]:
+        exec(compile(block, title, "exec"), names)
+    names["test_the_clicks_of_a_user_are_counted"]()
+    monkeypatch.delitem(sys.modules, "clicks")
+    assert names["result"].output().num_rows == 2
+    assert not (tmp_path / "state").exists()
 
 
 def test_a_clock_stands_still_until_it_is_told():

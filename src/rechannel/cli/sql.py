@@ -28,8 +28,8 @@ def sql(
 ) -> None:
     """Answer a SQL query over state, in which every operator is a table.
 
-    Tables have key columns and state columns as `rechannel state` shows them (a count or a sum
-    under the name of the aggregate), and are all of one timestep. The SQL is that of polars; names
+    Tables have key columns, built-in aggregates under their names, and other state columns as
+    `rechannel state` shows them. They are all of one timestep. The SQL is that of polars; names
     with other signs than letters, digits and '_' stand in backticks. Neither Spark nor the job's
     program is needed, and the job may run meanwhile.
     """

@@ -41,9 +41,10 @@ class Allowed:
         within = any(module == one or module.startswith(f"{one}.") for one in self.modules)
         right = _is_module(module) and all(map(_is_word, name.split(".")))
         if not within or not right:
-            there = ", ".join(map(repr, self.modules)) or "no module"
+            there = ", ".join(self.modules)
+            may = f"functions of these modules: {there}" if there else "no function"
             msg = (
-                f"{path!r} may not be loaded: requests may name what {there} defines. The job's owner allows more:"
+                f"{path!r} may not be loaded: requests to this job may name {may}. The job's owner allows more with"
                 " job.serve(allow=['package.module']), or rechannel run --allow package.module"
             )
             raise ForbiddenError(msg)

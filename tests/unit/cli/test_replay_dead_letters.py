@@ -56,7 +56,7 @@ def test_a_plan_is_shown_and_carried_out_once(rechannel, file):
     command = ("replay-dead-letters", file)
     shown = rechannel(*command, "--plan", "--error", "'x3'")
     assert shown.code == 0, shown.err
-    assert shown.lines[0] == "Operator 'parse': 1 dead letters would be tried again; 0 were before."
+    assert shown.lines[0] == "Operator 'parse': 1 dead letter would be tried again; 0 were before."
     assert json.loads(rechannel(*command, "--json").out)["operators"][0]["rows"] == 2
     assert "0 dead letters are input of the job now; 2 were before" in rechannel(*command).out
     assert rechannel("run", file, "--in-process", "--until-idle").code == 0

@@ -47,8 +47,8 @@ def test_the_error_names_the_operator_the_counts_the_bound_a_row_and_what_to_do(
     assert "…: ValueError: invalid literal" in said
     assert len(said) < 1_500
     assert said.endswith(
-        "Nothing of the timestep was committed: correct the data or the function and start again,"
-        " or raise the bound in the program"
+        "Nothing of the timestep was committed: correct the function or raise the bound in the program, and start"
+        " again; if you correct the data, have the timestep planned anew with start(replan=True)"
     )
     assert list(harness.outputs("dead")) == [1]
 

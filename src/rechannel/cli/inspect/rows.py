@@ -1,8 +1,8 @@
 """Stored rows of state, read without the program that wrote them.
 
 Segments hold whole rows (key columns, then state columns), and the newest run wins, so no code has
-to run. What only the program knows is not applied: aggregates are shown as stored, not finished, and
-keys whose timeout has passed are shown until merging drops them.
+to run. What only the program knows is not applied: keys whose timeout has passed are shown until
+merging drops them, and a query sees the values of built-in aggregates alone.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from rechannel.cli.inspect.directory import StateDirectory
+from rechannel.dataflow.evolution.description import KeptAggregate
 from rechannel.engine.journal.reading import read_only
 from rechannel.engine.journal.state import JournalState
 from rechannel.engine.program.stored_columns import StoredColumns, stored_columns
@@ -30,6 +31,7 @@ from rechannel.kernels.lsm.merge import Rows, merge_rows, slices_of
 from rechannel.model.ddl import columns_text
 from rechannel.model.hashspace import Intervals
 from rechannel.model.routing import Routing
+from rechannel.operators.aggregate.written import finished
 from rechannel.state.manifest import Manifest
 from rechannel.state.run import Run
 from rechannel.state.segments.segment import open_segment
@@ -59,6 +61,9 @@ class StoredRows:
 
     more: bool
     """Whether more rows follow."""
+
+    aggregates: tuple[KeptAggregate, ...] = ()
+    """What state columns are parts of, as far as it is known."""
 
 
 def stored_rows(
@@ -99,11 +104,12 @@ def stored_tables(
 ) -> dict[str, pa.Table]:
     """All rows of some operators, as of one version. Raises NotReadyError if one has no state yet.
 
-    A stored column that is the value of an aggregate has its name: `n`, not `n.count`.
+    Built-in aggregates are finished. Of others, a stored column that is the value has the aggregate's name.
     """
     found = {}
     for name in names:
-        rows = _read(directory, name, state, timestep, None).rows
+        stored = _read(directory, name, state, timestep, None)
+        rows = _finished(stored)
         if not len(rows.schema):
             msg = (
                 f"operator {name!r} has no state yet, so its columns are not known; try again later"
@@ -111,6 +117,20 @@ def stored_tables(
             raise NotReadyError(msg)
         found[name] = rows.rename_columns(_values(rows.column_names))
     return found
+
+
+def _finished(stored: StoredRows) -> pa.Table:
+    """Return rows with the values of aggregates, under their names, in place of their parts."""
+    rows = stored.rows
+    for one in stored.aggregates:
+        if one.digest or not {*one.columns} <= {*rows.column_names}:
+            continue
+        states = [rows[name].combine_chunks() for name in one.columns]
+        values = finished(one.function, one.fields, states)
+        if values is not None:
+            place = rows.column_names.index(one.columns[0])
+            rows = rows.drop_columns(list(one.columns)).add_column(place, one.name, values)
+    return rows
 
 
 def _values(names: Sequence[str]) -> list[str]:
@@ -155,6 +175,7 @@ def _read(
         keys=columns.keys,
         rows=pa.Table.from_batches(found, schema=columns.schema),
         more=more,
+        aggregates=columns.aggregates,
     )
 
 

@@ -43,7 +43,7 @@ class Autopilot(Controller):
         cores_per_executor: int | None = None,
         startup_s: float = 10.0,
         catch_up_s: float | None = None,
-        steering: Mapping[str, float] | None = None,
+        steering: Mapping[str, float | bool | None] | None = None,
         window: int = 8,
         least: float = 0.1,
         barred_s: float = 600.0,

@@ -36,7 +36,7 @@ class AutoScale(Controller):
         cores_per_executor: int | None = None,
         startup_s: float = 10.0,
         catch_up_s: float | None = None,
-        steering: Mapping[str, float] | None = None,
+        steering: Mapping[str, float | bool | None] | None = None,
         bins: int | None = None,
         budget_ms: float = 100.0,
     ) -> None:

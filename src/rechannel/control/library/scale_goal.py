@@ -6,7 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias, get_type_hints
+
+import msgspec
 
 from rechannel.control.controller import Control
 from rechannel.control.library.looking import longest_interval_ms
@@ -169,6 +171,10 @@ def policy_for(name: str, utilisation: float, catch_up_s: float | None) -> Polic
     return _with(policy, catch_up_s=catch_up_s)
 
 
+Setting: TypeAlias = float | int | str | bool | None
+"""A setting of the steering."""
+
+
 def strategy_for(bins: int | None, budget_ms: float) -> Strategy:
     """Return how changes are carried out. Raises RefusedError for no bin at a time, and for no time."""
     if bins is not None and bins < 1:
@@ -186,14 +192,28 @@ def _with(policy: Policy, **settings: Any) -> Policy:
 
 
 def steering_for(
-    tasks: tuple[int, int], executors: tuple[int, int] | None, given: Mapping[str, float]
+    tasks: tuple[int, int], executors: tuple[int, int] | None, given: Mapping[str, Setting]
 ) -> Steering:
-    """Return the settings of the steering. given: those that differ, by name. Raises RefusedError for unknown ones."""
+    """Return the settings of the steering. given: those that differ, by name.
+
+    Raises RefusedError for unknown ones, and for values of another type.
+    """
     own = {"parallelism", "executors", "operators"}
     known = {each for each in Steering.__dataclass_fields__ if each not in own}
     unknown = sorted(given.keys() - known)
     if unknown:
         msg = f"steering: there is no setting {unknown[0]!r}; there are {', '.join(sorted(known))}"
         raise RefusedError(msg)
-    settings: dict[str, Any] = dict(given)
+    hints = get_type_hints(Steering)
+    settings: dict[str, Any] = {name: _fit(name, one, hints[name]) for name, one in given.items()}
     return Steering(parallelism=tasks, executors=executors or Steering().executors, **settings)
+
+
+def _fit(name: str, value: Setting, kind: Any) -> Setting:
+    """Return a setting of the type of its field: requests have 2.0 for a whole number. Raises RefusedError."""
+    whole = kind is int and isinstance(value, float) and value.is_integer()
+    try:
+        fit: Setting = msgspec.convert(int(value) if whole else value, kind)  # type: ignore[arg-type]
+    except msgspec.ValidationError as error:
+        raise RefusedError(f"steering: {name}={value!r}: {error}") from error
+    return fit

@@ -81,7 +81,8 @@ class Reader:
             per_timestep: most files that a timestep takes.
             options: of Spark's reader.
             on_error: "fail" = a record of JSON, CSV or XML that does not fit `schema` fails the timestep
-                with file and line; "dead_letter" = such records are in `.dead_letters`.
+                with file and line; "dead_letter" = such records are in `.dead_letters`;
+                `rc.at_most(...)` = the same, with a bound that fails the job.
             on_damage: "fail", or "skip" = files that are gone or damaged when they are read are skipped.
             skip: paths or names of files to skip in any case. Offsets and progress name skipped files.
             tasks, name: see `Reader`.

@@ -51,7 +51,30 @@ def renames(declared: Declared, held: Held, text: Text) -> dict[str, str]:
             msg = f"renamed={dict(declared.renamed)}: two of them get the name {new!r}"
             raise OtherDataflowError(msg)
         made[old] = new
-    return made
+    return {**made, **_followers(made, known, mine, declared)}
+
+
+def _followers(
+    made: Mapping[str, str], known: Collection[str], mine: Collection[str], declared: Declared
+) -> dict[str, str]:
+    """Return new names of what was made for an operator that has one, such as `alerts.order` of `alerts`."""
+    found: dict[str, str] = {}
+    for old, new in made.items():
+        for name in known:
+            other = new + name[len(old) :]
+            if (
+                belongs(name, old)
+                and name not in (*mine, *made, *declared.without)
+                and other in mine
+                and other not in (*known, *made.values())
+            ):
+                found[name] = other
+    return found
+
+
+def belongs(name: str, operator: str) -> bool:
+    """Whether an operator was made for another one, by its name."""
+    return name.startswith(f"{operator}.")
 
 
 def _names_since(old: str, renamed: Mapping[str, str], mine: Collection[str]) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from rechannel.dataflow.evolution.description import Description
+from rechannel.dataflow.evolution.description import Description, KeptAggregate
 from rechannel.dataflow.evolution.migration_json import migration_from_json
 from rechannel.dataflow.identity.provided import Provided
 from rechannel.engine.program.describing import STATE
@@ -28,6 +28,8 @@ class StoredColumns:
     ways: Mapping[str, Chain]
     """By schema version of a segment, what converts its rows; versions from which only a function of the user leads
     are missing."""
+    aggregates: tuple[KeptAggregate, ...] = ()
+    """What state columns are parts of, as far as it is known."""
 
 
 def stored_columns(record: Mapping[str, Json], operator: str) -> StoredColumns | None:
@@ -53,4 +55,5 @@ def stored_columns(record: Mapping[str, Json], operator: str) -> StoredColumns |
         schema=pa.schema([*state.key_schema, *state.state_schema]),
         keys=len(state.key_schema),
         ways={**ways_to(present, passages), present: ()},
+        aggregates=state.aggregates or (),
     )

@@ -6,14 +6,16 @@ held: what the journal keeps of the running version, under the new names. text: 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from rechannel.dataflow.evolution.declared import Declared, Held
 from rechannel.dataflow.evolution.description import Description
 from rechannel.dataflow.evolution.migration import Migrate
 from rechannel.engine.journal.state import JournalState
+from rechannel.engine.program.declared import belongs
 from rechannel.engine.program.describing import STATE
 from rechannel.engine.program.leading_back import Text
+from rechannel.engine.program.refusals import Refusals
 from rechannel.engine.program.restarting import other_memory
 from rechannel.errors import OtherDataflowError
 from rechannel.model.codec import Json
@@ -31,11 +33,19 @@ def check_upgrade(held: Held, text: Text, declared: Declared, renamed: Mapping[s
             )
             raise OtherDataflowError(msg)
     _check_roles(held, text)
-    _check_gone_operators(held, text, declared)
-    _check_gone_sources(held, text, declared)
-    _check_tables(held, text, renamed)
+    refusals = Refusals()
+    for name in _gone_operators(held, text, declared):
+        with refusals.noted():
+            _refuse_gone_operator(name, held, text, declared)
+    for name in _gone_sources(held, text, declared):
+        with refusals.noted():
+            _refuse_gone_source(name, held, text, declared)
+    with refusals.noted():
+        _check_tables(held, text, renamed)
     for name in sorted(held.get(STATE, {}).keys() & text.state.keys()):
-        _check_same(name, held, text)
+        with refusals.noted():
+            _check_same(name, held, text)
+    refusals.check()
 
 
 def check_owed(state: JournalState, sinks: Collection[str]) -> None:
@@ -85,32 +95,48 @@ def _role(facts: Mapping[str, Json]) -> str:
     return "function" if facts["kind"] in {"map", "transform"} else str(facts["kind"])
 
 
-def _check_gone_operators(held: Held, text: Text, declared: Declared) -> None:
-    before, after = held.get(STATE, {}), text.state
-    for name in sorted(before.keys() - after.keys() - set(declared.without)):
-        facts = held["identity"].get(name, {})
-        alike = [n for n in sorted(after.keys() - before.keys()) if _alike(facts, text.identity[n])]
-        msg = (
-            f"operator {name!r} is gone, and its state would be dropped: if it has another name now, write"
-            f" rc.Job(..., {_entry(name, alike)}); to drop it, start with without=[{name!r}]"
-        )
-        raise OtherDataflowError(msg)
+def _gone_operators(held: Held, text: Text, declared: Declared) -> list[str]:
+    """Return the operators that are gone, and not said to be; what was made for one of them goes with it."""
+    gone = held.get(STATE, {}).keys() - text.state.keys()
+    said = {*declared.without, *gone}
+    return sorted(
+        name
+        for name in gone - set(declared.without)
+        if not any(belongs(name, other) for other in said)
+    )
 
 
-def _check_gone_sources(held: Held, text: Text, declared: Declared) -> None:
+def _refuse_gone_operator(name: str, held: Held, text: Text, declared: Declared) -> NoReturn:
+    before, after = held[STATE], text.state
+    facts = held["identity"].get(name, {})
+    alike = [n for n in sorted(after.keys() - before.keys()) if _alike(facts, text.identity[n])]
+    msg = (
+        f"operator {name!r} is gone, and its state would be dropped: if it has another name now, write"
+        f" rc.Job(..., {_entry(name, alike, declared)}); to drop it, start with without=[{name!r}]"
+    )
+    raise OtherDataflowError(msg)
+
+
+def _gone_sources(held: Held, text: Text, declared: Declared) -> list[str]:
     before: Mapping[str, Mapping[str, Json]] = held.get("sources") or {}
-    for name in sorted(before.keys() - text.sources.keys() - set(declared.without)):
-        new = sorted(text.sources.keys() - before.keys())
-        alike = [n for n in new if text.sources[n]["kind"] == before[name]["kind"]]
-        msg = (
-            f"source {name!r} is gone, and its offsets would be forgotten: if it has another name now, write"
-            f" rc.Job(..., {_entry(name, alike)}); to give it up, start with without=[{name!r}]"
-        )
-        raise OtherDataflowError(msg)
+    return sorted(before.keys() - text.sources.keys() - set(declared.without))
 
 
-def _entry(name: str, alike: list[str]) -> str:
-    return f"renamed={{{name!r}: {(alike or ['NEW_NAME'])[0]!r}}}"
+def _refuse_gone_source(name: str, held: Held, text: Text, declared: Declared) -> NoReturn:
+    before: Mapping[str, Mapping[str, Json]] = held["sources"]
+    new = sorted(text.sources.keys() - before.keys())
+    alike = [n for n in new if text.sources[n]["kind"] == before[name]["kind"]]
+    msg = (
+        f"source {name!r} is gone, and its offsets would be forgotten: if it has another name now, write"
+        f" rc.Job(..., {_entry(name, alike, declared)}); to give it up, start with without=[{name!r}]"
+    )
+    raise OtherDataflowError(msg)
+
+
+def _entry(name: str, alike: list[str], declared: Declared) -> str:
+    """Return the argument to write, with what the program says already."""
+    names = {**declared.renamed, name: (alike or ["NEW_NAME"])[0]}
+    return f"renamed={names}"
 
 
 def _alike(one: Mapping[str, Json], other: Mapping[str, Json]) -> bool:

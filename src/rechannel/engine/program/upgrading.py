@@ -24,6 +24,7 @@ from rechannel.engine.program.carrying import Carried, Stored, carried_state, ne
 from rechannel.engine.program.declared import renames, with_names
 from rechannel.engine.program.describing import STATE
 from rechannel.engine.program.leading_back import Text
+from rechannel.engine.program.refusals import Refusals
 from rechannel.engine.program.upgrade_checks import check_swapped, check_upgrade
 from rechannel.errors import OtherDataflowError, RechannelError
 from rechannel.model.codec import Json
@@ -97,11 +98,13 @@ def upgraded(
     _check_since(text, held, declared)
     before, after = held.get(STATE, {}), text.state
     old = {name: Description.from_json(one) for name, one in before.items() if name in after}
-    made = {}
+    made, refusals = dict[str, Carried](), Refusals()
     for name, description in sorted(old.items()):
-        one = _carried(name, description, text, migrate, declared, state.stream_ms)
-        if one is not None:
-            made[name] = one
+        with refusals.noted():
+            one = _carried(name, description, text, migrate, declared, state.stream_ms)
+            if one is not None:
+                made[name] = one
+    refusals.check()
     changed = sorted(n for n in old if n in made or _digest(held, n) != _digest_of(text, n))
     gone = sorted(before.keys() - after.keys())
     logics = {

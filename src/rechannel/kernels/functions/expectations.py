@@ -263,8 +263,8 @@ class Expect:
         counts = ", ".join(f"{name}: {rows}" for name, rows in failed.items() if rows)
         return UserFunctionError(
             f"{len(errors)} of {batch.num_rows} rows do not meet the expectations ({counts}). The first of them is"
-            f" {shown[:500]}: {errors[first]}. Correct the data and start again, or let such rows leave with"
-            " expect_or_drop(...)"
+            f" {shown[:500]}: {errors[first]}. Correct the data and have the timestep planned anew with"
+            " start(replan=True), or let such rows leave with expect_or_drop(...)"
         )
 
 

@@ -77,6 +77,7 @@ def sentence(file: str, kind: str, record: str | None, line: int | None) -> str:
     short = "" if record is None else f": {record.strip()[:_SHOWN]!r}"
     return (
         f"{where}: not a {kind} record with the stream's columns{short}. Nothing of the timestep was committed:"
-        " correct the file and start again; or divert such records with files(..., on_error='dead_letter'); or keep"
+        " correct the file and have it picked up again with start(replan=True); or divert such records with"
+        " files(..., on_error='dead_letter'); or keep"
         f" their text in a column of the schema, named by the option {_OPTION}"
     )

@@ -9,6 +9,7 @@ import pytest
 import rechannel as rc
 from rechannel.control.library import autoscale, scale_goal
 from rechannel.control.library.scaled import Scaling, coming_s, ended
+from rechannel.control.loading import checked
 from rechannel.engine.reconfigure.cluster import FixedCluster
 from rechannel.engine.reconfigure.measured import Measured
 from rechannel.errors import RefusedError
@@ -303,11 +304,29 @@ def test_a_request_that_left_no_change_was_refused():
         ({"executors": (0, 2)}, "1 <= least <= most"),
         ({"steering": {"interval": 3}}, "no setting 'interval'; there are "),
         ({"steering": {"interval_s": -3}}, "interval_s=-3"),
+        ({"steering": {"activation": 1.5}}, "steering: activation=1.5: "),
+        ({"steering": {"roll_back": "no"}}, "steering: roll_back='no': "),
+        ({"steering": {"interval_s": None}}, "steering: interval_s=None: "),
     ],
 )
 def test_goals_that_make_no_sense_are_refused(goal, words):
     with pytest.raises(RefusedError, match=words):
         rc.control.library.AutoScale(**goal)
+
+
+def test_requests_have_settings_of_every_type():
+    said = {
+        "activation": 2.0,
+        "combine": "median",
+        "roll_back": False,
+        "horizon_s": None,
+        "worse": 1,
+    }
+    found = checked(rc.control.library.AutoScale, {"steering": said, "max": 4}, None)
+    steering = rc.control.library.AutoScale(**found).goal.steering
+    assert (steering.activation, type(steering.activation)) == (2, int)
+    assert (steering.roll_back, steering.horizon_s) == (False, None)
+    assert (steering.worse, steering.parallelism) == (1.0, (1, 4))
 
 
 def test_the_catch_up_time_is_that_of_the_policy_unless_it_is_given():

@@ -124,8 +124,8 @@ def test_a_failure_names_the_expectations_the_counts_and_the_first_row():
         judged("fail", [1, 30, None, 40], small=SMALL, known=KNOWN)
     assert str(caught.value) == (
         '3 of 4 rows do not meet the expectations (small: 2, known: 1). The first of them is {"n": 30}: expectation'
-        " 'small' is not met: n is between 0 and 9. Correct the data and start again, or let such rows leave with"
-        " expect_or_drop(...)"
+        " 'small' is not met: n is between 0 and 9. Correct the data and have the timestep planned anew"
+        " with start(replan=True), or let such rows leave with expect_or_drop(...)"
     )
 
 

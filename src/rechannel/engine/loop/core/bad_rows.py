@@ -66,6 +66,6 @@ def _sentence(
     shown = f" One of them: {example}." if example else ""
     return (
         f"operator {operator!r}, timestep {timestep}: {bad} of {rows} rows{share} in {span} are bad, which is more than"
-        f" {bound}.{shown} Nothing of the timestep was committed: correct the data or the function and start again,"
-        " or raise the bound in the program"
+        f" {bound}.{shown} Nothing of the timestep was committed: correct the function or raise the bound in the"
+        " program, and start again; if you correct the data, have the timestep planned anew with start(replan=True)"
     )
