@@ -316,8 +316,7 @@ def test_goals_that_make_no_sense_are_refused(goal, words):
 
 def test_requests_have_settings_of_every_type():
     said = {
-        "activation": 2.0,
-        "combine": "median",
+        "activation": 2,
         "roll_back": False,
         "horizon_s": None,
         "worse": 1,
