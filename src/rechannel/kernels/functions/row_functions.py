@@ -167,7 +167,8 @@ def _batch(answers: list[Any], schema: pa.Schema, function: object) -> pa.Record
     name = function_name(function)
 
     def what(row: int) -> str:
-        return f"row {row} of what {name} returned"
+        which = f"row {row} of " if len(answers) > 1 else ""
+        return f"{which}what {name} returned"
 
     tuples = [as_tuple(answer, schema, name) for answer in answers]
     check_tuples(tuples, schema, what)

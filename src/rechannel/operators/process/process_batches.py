@@ -25,12 +25,12 @@ from rechannel.kernels.protocol.logic import OperatorInput, OperatorOutput
 from rechannel.kernels.shuffle.watermarks import MICROS
 from rechannel.model.buffers import IntArray, ragged
 from rechannel.model.eventtime import ENDED
-from rechannel.operators.process.frame_rows import rows_of_answer
 from rechannel.operators.process.handles import Made
 from rechannel.operators.process.kept import KEPT
 from rechannel.operators.process.process_frame import DUE, Kepts, ProcessFrame, Rows, Working
 from rechannel.operators.process.processing import Processing
 from rechannel.operators.process.stored import Held, Piece, constant_entries
+from rechannel.operators.process.track_frame import rows_of_answer
 
 ProcessBatches = Callable[[ProcessFrame], Any]
 """(frame) -> rows to emit, with `_key` unless they are one row per key; None = none."""

@@ -18,7 +18,6 @@ from rechannel.kernels.shuffle.watermarks import MICROS, micros
 from rechannel.model.buffers import IntArray
 from rechannel.model.eventtime import ENDED, NEVER, Clock
 from rechannel.operators.process.context import moment_of, table_named
-from rechannel.operators.process.frame_rows import rows_of_answer
 from rechannel.operators.process.kept import Kept, KeptList, KeptMap
 from rechannel.operators.process.processing import Processing
 from rechannel.operators.process.track_frame import (
@@ -29,6 +28,7 @@ from rechannel.operators.process.track_frame import (
     as_array,
     declared_column,
     read_answer,
+    rows_of_answer,
 )
 
 Chosen: TypeAlias = npt.ArrayLike | pa.Array | None

@@ -15,8 +15,13 @@ from rechannel.kernels.columnar.columns import Columns
 from rechannel.kernels.columnar.groups import Groups
 from rechannel.kernels.functions.user_errors import function_name, user_error
 from rechannel.model.buffers import IntArray, Mask
-from rechannel.operators.process.frame_rows import rows_of_answer
-from rechannel.operators.process.track_frame import EXACT, FrameAnswer, KeyedFrame, as_polars
+from rechannel.operators.process.track_frame import (
+    EXACT,
+    FrameAnswer,
+    KeyedFrame,
+    as_polars,
+    rows_of_answer,
+)
 
 if TYPE_CHECKING:
     import polars as pl

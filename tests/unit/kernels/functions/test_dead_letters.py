@@ -76,6 +76,18 @@ def test_an_answer_that_does_not_fit_its_column_is_the_rows_fault():
     assert all("truncated" in each["error"] for each in letters)
 
 
+def test_the_error_of_a_row_does_not_say_which_one_it_was():
+    """Rows with the same error are counted together."""
+    function = RowMap(
+        function=lambda row: "x" if row.n % 3 else row.n, schema=NUMBERS, on_error="dead_letter"
+    )
+    _, letters = function.divided(numbers(6), run_function)
+    assert letters is not None
+    (error,) = set(letters.errors)
+    assert "<lambda> returned: field 'n' is declared bigint and got 'x'" in error
+    assert "row " not in error
+
+
 def test_what_is_not_the_rows_fault_still_fails():
     def opens():
         msg = "no route"
