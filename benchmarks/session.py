@@ -29,6 +29,8 @@ def shared_settings(parameters: Parameters) -> dict[str, str]:
         "spark.locality.wait": "500ms",
         "spark.shuffle.reduceLocality.enabled": "false",
         "spark.shuffle.sort.bypassMergeThreshold": "1000",
+        # No row leaves the machine.
+        "spark.shuffle.compress": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }

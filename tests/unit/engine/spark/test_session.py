@@ -11,6 +11,7 @@ from rechannel.engine.spark.session.session import (
     ADVICE,
     SOCKETS,
     SOCKETS_DIR,
+    _defaults,
     advise,
     java_version,
     require_java,
@@ -122,3 +123,9 @@ def test_missing_java_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("PATH", os.fspath(tmp_path))
     with pytest.raises(JavaError, match="PATH"):
         require_java()
+
+
+def test_what_stays_on_one_machine_is_not_compressed() -> None:
+    assert _defaults("local[2,4]")["spark.shuffle.compress"] == "false"
+    assert "spark.shuffle.compress" not in _defaults("spark://host:7077")
+    assert "spark.shuffle.compress" not in _defaults("local-cluster[2,1,1024]")
