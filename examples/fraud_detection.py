@@ -1,5 +1,7 @@
 """Keep a model good while fraud changes: a controller trains it again and puts it in force, between two timesteps.
 
+For alerts on a stream of payments, see `card_alerts.py`.
+
 Every minute has 150 payments with four features (normal, mean 0, deviation 1). A payment is fraud if `RULES` of its
 phase says so; one phase takes over from the other at minutes 20 and 40, and the model is not told. What was fraud is
 reported three minutes later. The same payments are scored twice: with the controller and without.
