@@ -26,8 +26,9 @@ def promised(docstring: str) -> str:
 
 
 @pytest.mark.usefixtures("spark")
-def test_words_are_counted(tmp_path, capsys):
-    program = runpy.run_path(str(EXAMPLES / "word_count.py"))
+@pytest.mark.parametrize("name", ["word_count", "payments_from_files"])
+def test_a_program_prints_what_it_says(name, tmp_path, capsys):
+    program = runpy.run_path(str(EXAMPLES / f"{name}.py"))
     program["main"](tmp_path)
     assert re.fullmatch(promised(program["__doc__"]), capsys.readouterr().out.strip())
 

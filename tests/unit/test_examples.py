@@ -11,7 +11,7 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROGRAMS = sorted(path.stem for path in EXAMPLES.glob("*.py"))
-ON_SPARK = {"placement", "word_count"}
+ON_SPARK = {"payments_from_files", "placement", "word_count"}
 """Run by tests/spark/test_examples.py."""
 
 
