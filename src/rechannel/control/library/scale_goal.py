@@ -172,7 +172,7 @@ def policy_for(name: str, utilisation: float, catch_up_s: float | None) -> Polic
 
 
 Setting: TypeAlias = float | int | str | bool | None
-"""A setting of the steering."""
+"""What a setting of `Steering` may be."""
 
 
 def strategy_for(bins: int | None, budget_ms: float) -> Strategy:

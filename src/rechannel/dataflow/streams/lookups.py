@@ -16,6 +16,9 @@ from rechannel.sources.table import Held, TableConnector, is_table
 
 Found = Literal["inner", "left"]
 
+TABLE = ".table"
+"""What the name of a lookup's table adds to that of the lookup."""
+
 
 def lookup(  # noqa: PLR0913 - the arguments of `Stream.lookup`
     stream: Node,
@@ -79,7 +82,7 @@ def _source(
     schema = connector.schema
     if schema is not None:
         need_columns(f"{what}: by", by, schema)
-    return Source(name=DerivedName(f"{name}.table"), where=caller(), connector=connector)
+    return Source(name=DerivedName(f"{name}{TABLE}"), where=caller(), connector=connector)
 
 
 def order_in(by: str | Sequence[str], what: str) -> tuple[str, ...]:

@@ -11,6 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from rechannel.dataflow.evolution.declared import DECLARED, Declared, Held
+from rechannel.dataflow.streams.lookups import TABLE
+from rechannel.dataflow.streams.ordering import ORDER
 from rechannel.engine.program.describing import STATE
 from rechannel.engine.program.leading_back import Text
 from rechannel.errors import OtherDataflowError
@@ -73,8 +75,8 @@ def _followers(
 
 
 def belongs(name: str, operator: str) -> bool:
-    """Whether an operator was made for another one, by its name."""
-    return name.startswith(f"{operator}.")
+    """Whether it is what Rechannel makes for an operator: what sorts its rows, or the source of a lookup's table."""
+    return name in {f"{operator}{made}" for made in (ORDER, TABLE)}
 
 
 def _names_since(old: str, renamed: Mapping[str, str], mine: Collection[str]) -> list[str]:

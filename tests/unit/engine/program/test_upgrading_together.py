@@ -101,6 +101,18 @@ def test_an_operator_of_the_program_whose_name_begins_alike_is_not_renamed():
     assert names(world) == {"ops", "op.mine"}
 
 
+def test_nor_is_it_dropped_without_a_word():
+    def old(source: Any) -> list[Any]:
+        stream = read(source)
+        op = stream.key_by("k").aggregate(n=agg.count(), name="op")
+        mine = stream.key_by("k").aggregate(top=agg.max("v"), name="op.mine")
+        return [written(op, source, "out"), written(mine, source, "mine")]
+
+    world = World(old)
+    with pytest.raises(OtherDataflowError, match=r"operator 'op\.mine' is gone"):
+        world.upgrade(lambda s: sums(s, "other", n=agg.count()), without=["op", "mine"])
+
+
 def test_all_that_is_refused_is_told_at_once():
     def new(source: Any) -> list[Any]:
         stream = read(source, "input")

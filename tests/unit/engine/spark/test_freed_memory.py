@@ -11,7 +11,8 @@ import pytest
 from rechannel.engine.spark.freed_memory import ARROW, KEPT_MS
 
 TASKS = """
-import resource, sys
+import ctypes, resource, sys
+ctypes.CDLL(None).prctl(41, 1, 0, 0, 0)  # PR_SET_THP_DISABLE: a huge page is one fault for 512
 from rechannel.engine.spark.freed_memory import keep
 if sys.argv[1] == "keep":
     keep()

@@ -85,34 +85,18 @@ WRITTEN = [
 ]
 
 
+@pytest.mark.parametrize("columns", [1, 2])
 @pytest.mark.parametrize(("kind", "value"), WRITTEN)
-def test_a_value_is_read_in_the_same_call_as_in_the_next_timestep(kind, value):
+def test_a_value_is_read_in_the_same_call_as_in_the_next_timestep(kind, value, columns):
     @each_row
     def write_then_read(n, context):
         one = context.value("s")
         if n == 0:
-            one.set(value)
+            one.set(value if columns == 1 else [value, None])
         else:
             yield repr(one.get())
 
-    state = rc.states.value_state(f"v {kind}")
-    together, _ = emitted(write_then_read, TOGETHER, state=state)
-    apart, _ = emitted(write_then_read, APART, state=state)
-    assert together == apart
-    assert len(apart) == 1
-
-
-@pytest.mark.parametrize(("kind", "value"), WRITTEN)
-def test_so_is_a_tuple_of_columns(kind, value):
-    @each_row
-    def write_then_read(n, context):
-        one = context.value("s")
-        if n == 0:
-            one.set([value, None])
-        else:
-            yield repr(one.get())
-
-    state = rc.states.value_state(f"v {kind}, none {kind}")
+    state = rc.states.value_state(f"v {kind}" + f", none {kind}" * (columns - 1))
     together, _ = emitted(write_then_read, TOGETHER, state=state)
     apart, _ = emitted(write_then_read, APART, state=state)
     assert together == apart
