@@ -36,7 +36,7 @@ EXECUTOR = "CoarseGrainedExecutorBackend"
 
 @contextmanager
 def failing_cluster(parameters: Parameters) -> Iterator[Namespaces]:
-    """Return the cluster as long as the context lasts; each host has one core."""
+    """Return the cluster as long as the context lasts; each host has one core, which no other uses."""
     environment = {"PYTHONPATH": path()}
     if parameters["recovery"] == "fast":
         timeout = f"-Dspark.worker.timeout={WORKER_TIMEOUT}"
@@ -44,7 +44,7 @@ def failing_cluster(parameters: Parameters) -> Iterator[Namespaces]:
     place = Path(parameters["scratch"]) / "cluster"
     memory = parameters["host_memory_mb"]
     with namespaces(
-        place, parameters["hosts"], memory_mb=memory, environment=environment
+        place, parameters["hosts"], memory_mb=memory, environment=environment, apart=True
     ) as cluster:
         yield cluster
 

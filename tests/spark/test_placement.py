@@ -11,6 +11,7 @@ import pytest
 
 from rechannel.engine.reconfigure.placement import moved_tasks
 from rechannel.engine.spark.cluster import spark_cluster
+from rechannel.engine.spark.warming import ROUNDS
 from rechannel.telemetry.reading import read_events
 from rechannel.telemetry.task_finished import TaskFinished
 from rechannel.testing.loopback import Host, loopback
@@ -48,6 +49,23 @@ def with_executors(cluster, count):
         lambda: len(found := cluster.executors()) == count and found, f"{count} executors"
     )
     return [executor.id for executor in alive]
+
+
+def warmed(spark, executors):
+    """Wait until executors have run their first tasks."""
+    store = spark.sparkContext._jsc.sc().statusStore()
+
+    def ended():
+        jobs = store.jobsList(None)
+        found = [jobs.apply(number) for number in range(jobs.size())]
+        done = [each for each in found if str(each.status()) == "SUCCEEDED"]
+        told = [each.description() for each in done]
+        texts = Counter(text.get() for text in told if text.isDefined())
+        return all(
+            texts[f"rechannel: first tasks of executor {each}"] > ROUNDS for each in executors
+        )
+
+    until(ended, "their first tasks end")
 
 
 def window(job):
@@ -100,6 +118,7 @@ def lose_and_find(place, master):
     job = start(spark, ledger(f"{place}/out", rows=ENDLESS), f"{place}/state", tasks=TASKS)
     for count in (3, 2, 3):
         executors = with_executors(cluster, count)
+        warmed(spark, executors)
         tell(settled=[window(job), executors])
     job.stop(PATIENCE)
     return job.status.timestep
@@ -158,6 +177,7 @@ def grow(place):
     before = window(job)
     cluster.request(3)
     again = with_executors(cluster, 3)
+    warmed(spark, again)
     after = window(job)
     job.stop(PATIENCE)
     return {"said": said, "two": two, "again": again, "before": before, "after": after}

@@ -1,5 +1,6 @@
 """What the engine needs of Spark's private classes, and that the public fallback does the same."""
 
+import contextlib
 import threading
 from collections import Counter
 from datetime import UTC, datetime
@@ -9,7 +10,7 @@ from unittest.mock import Mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark import InheritableThread
+from pyspark import InheritableThread, TaskContext
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import LongType
 
@@ -19,17 +20,19 @@ from rechannel.engine.spark.calls import nothing
 from rechannel.engine.spark.cluster import spark_cluster
 from rechannel.engine.spark.private import (
     Anchors,
-    Executors,
     JobTags,
     PlanAnalysis,
     SharedExchange,
     inner,
 )
+from rechannel.engine.spark.private_executors import Executors
 from rechannel.engine.spark.private_stages import planned_stages
 from rechannel.engine.spark.public import PersistedExchange
 from rechannel.engine.spark.session.session import ADAPTIVE, STEADY
 from rechannel.engine.spark.session.session_limits import Kind
 from rechannel.engine.spark.stages import ROWS, FrameStages
+from rechannel.engine.spark.warming import ROUNDS as ROUNDS_FIRST
+from rechannel.engine.spark.warming import first_tasks
 from rechannel.errors import NonDeterministicError, SessionError
 from rechannel.kernels.shuffle.wire import SCHEMA
 from rechannel.telemetry.spark_tasks import open_spark_tasks
@@ -532,6 +535,55 @@ class Wide(Front):
         yield pa.RecordBatch.from_arrays([targets, pa.array(blobs, pa.binary())], schema=SCHEMA)
 
 
+class Warmth:
+    """First tasks of an executor, which tell what they are."""
+
+    def __init__(self, stages, executor, anchors):
+        self.stages, self.executor, self.anchors = stages, executor, anchors
+        self.told = []
+
+    def __getattr__(self, name):
+        return getattr(self.stages, name)
+
+    def call(self, rows, function, profile, *, copied):
+        return self.stages.call(rows, Telling(function), profile, copied=copied)
+
+    def collect(self, rows):
+        self.told += [blob.split(b" ") for blob in self.stages.collect(rows)]
+
+    def kinds(self):
+        """How many tasks collected which kind of context, and how many workers they had."""
+        first_tasks(self, self.executor, self.anchors, (), copied=False)
+        kinds = Counter(kind.decode() for kind, _ in self.told)
+        return [dict(kinds), len({worker for _, worker in self.told[ROUNDS_FIRST:]})]
+
+
+class Telling:
+    """A first task that tells its context's class and its worker."""
+
+    def __init__(self, call):
+        self.call = call
+
+    def __call__(self, batches):
+        kind, worker = type(TaskContext.get()).__name__, me()["pid"]
+        for batch in self.call(batches):
+            text = f"{kind} {worker}".encode()
+            columns = [batch.column(0), pa.array([text], pa.binary())]
+            yield pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+class Held:
+    """A task that goes on until it is killed."""
+
+    def __init__(self, place):
+        self.marks = Marks(place)
+
+    def __call__(self, batches):
+        self.marks.put("held", **me())
+        until(lambda: self.marks.said("go"), "the task is killed")
+        yield from batches
+
+
 def on_a_cluster(place):
     """Place tasks on three executors; then give one back, and get another one."""
     spark = session(
@@ -554,6 +606,24 @@ def on_a_cluster(place):
         ]
         rounds.append([right, [[wanted[task].id, at[task]] for task in sorted(wanted)]])
     numbered = placed_numbers(spark, anchors.of(dict.fromkeys(range(PLACED), three[2])))
+    first = [Warmth(planned_stages(spark), three[1], anchors).kinds()]
+    first.append(Warmth(FrameStages(spark, SharedExchange), three[1], anchors).kinds())
+    unharmed = executors.killed()
+    Marks(f"{place}/killed").say("armed")
+    tags = JobTags(spark)
+
+    def killed():
+        tags.tag("killed")
+        with contextlib.suppress(Exception):
+            spark.range(0, 1, 1, 1).mapInArrow(Held(f"{place}/killed"), "id bigint").count()
+
+    thread = InheritableThread(target=killed, session=spark)
+    thread.start()
+    until(lambda: Marks(f"{place}/killed").of("held"), "a task runs")
+    tags.cancel("killed")
+    thread.join()
+    until(lambda: sum(executors.killed().values()), "Spark tells that it was killed")
+    kills = sorted(executors.killed().values())
     executors.request(2)
     executors.decommission([three[1].id], "a test")
     leaving = [executor.id for executor in executors.alive()]
@@ -569,6 +639,8 @@ def on_a_cluster(place):
         "profiles": [executor.profile for executor in three],
         "rounds": rounds,
         "numbered": numbered,
+        "first": first,
+        "kills": [sorted(unharmed.values()), kills],
         "ids": [[executor.id for executor in three], leaving, two, [each.id for each in again]],
         "rows": rows,
     }
@@ -597,6 +669,20 @@ def test_tasks_run_where_they_are_put(seen_on_a_cluster):
 @pytest.mark.slow
 def test_tasks_without_state_run_where_they_are_held(seen_on_a_cluster):
     assert seen_on_a_cluster["numbered"] == ["2"] * PLACED
+
+
+@pytest.mark.slow
+def test_first_tasks_are_of_barrier_stages_which_spark_does_not_copy(seen_on_a_cluster):
+    for kinds, workers in seen_on_a_cluster["first"]:
+        assert kinds == {"BarrierTaskContext": ROUNDS_FIRST + 2}
+        assert workers == 2, "one for each core"
+
+
+@pytest.mark.slow
+def test_killed_tasks_are_counted_where_they_ran(seen_on_a_cluster):
+    unharmed, kills = seen_on_a_cluster["kills"]
+    assert unharmed == [0, 0, 0]
+    assert kills == [0, 0, 1]
 
 
 @pytest.mark.slow

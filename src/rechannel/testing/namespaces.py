@@ -17,7 +17,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -184,13 +184,21 @@ def network(hosts: int) -> Iterator[Network]:
 class Namespaces(Loopback):
     """A running cluster on a network. Made by `namespaces`."""
 
-    def __init__(self, place: Path, environment: Mapping[str, str], network: Network) -> None:
-        """Start the master on the driver's host."""
+    def __init__(
+        self,
+        place: Path,
+        environment: Mapping[str, str],
+        network: Network,
+        processors: Mapping[str, Sequence[int]] | None = None,
+    ) -> None:
+        """Start the master on the driver's host. processors: those that a host's processes run on, by address."""
         self.network = network
+        self._processors = processors or {}
         super().__init__(place, environment, network.driver)
 
     def _there(self, address: str) -> list[str]:
-        return self.network.there(address)
+        own = ",".join(map(str, self._processors.get(address, ())))
+        return [*self.network.there(address), *(["taskset", "--cpu-list", own] if own else [])]
 
     def lose_power(self, address: str) -> None:
         """A host is gone at once: none of its connections is closed."""
@@ -204,6 +212,17 @@ class Namespaces(Loopback):
         self.add(host)
 
 
+def shared_out(
+    hosts: Sequence[str], cores: int, processors: Sequence[int]
+) -> dict[str, tuple[int, ...]]:
+    """Return the processors of each host: the next ones, and from the first on again where there are too few."""
+    many = len(processors)
+    return {
+        host: tuple(sorted({processors[(at * cores + core) % many] for core in range(cores)}))
+        for at, host in enumerate(hosts)
+    }
+
+
 @contextmanager
 def namespaces(
     place: Path,
@@ -212,14 +231,18 @@ def namespaces(
     cores: int = 1,
     memory_mb: int = 1024,
     environment: Mapping[str, str] | None = None,
+    apart: bool = False,
 ) -> Iterator[Namespaces]:
     """Return a cluster of equal hosts as long as the context lasts; not longer than this process, whatever ends it.
 
-    place: a directory for logs and work. environment: of all daemons, beside this process's own.
+    place: a directory for logs and work. environment: of all daemons, beside this process's own. apart: each host has
+    processors of its own, as many as cores, so that what one does slows no other down; where this machine has too few,
+    hosts share them.
     Raises SetUpError where there are no network namespaces.
     """
     with network(hosts) as made:
-        cluster = Namespaces(place, environment or {}, made)
+        processors = shared_out(made.hosts, cores, sorted(os.sched_getaffinity(0)))
+        cluster = Namespaces(place, environment or {}, made, processors if apart else None)
         try:
             cluster.add(
                 *(Host(address=each, cores=cores, memory_mb=memory_mb) for each in made.hosts)

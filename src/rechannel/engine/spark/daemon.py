@@ -11,13 +11,17 @@ writes its port to standard output, so no other code here may print.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 NEEDED = (
     "rechannel.engine.spark.before_numpy",
     "pyspark.worker",
+    # Arrow imports it as soon as it makes an array of Python objects.
+    "pandas",
     "rechannel.engine.spark.calls",
     "rechannel.engine.spark.scanning",
     "rechannel.engine.spark.spark_preparer",
@@ -28,6 +32,8 @@ NEEDED = (
 
 def main() -> None:
     """Import the modules, freeze them for the garbage collector, and serve."""
+    if "pyspark" not in sys.modules:
+        sys.path[:] = without_archive(sys.path)
     for name in NEEDED:
         import_module(name)
     gc.collect()
@@ -39,6 +45,21 @@ def main() -> None:
         "rechannel.engine.spark.session.quiet"
     ).print_unless_hung_up
     daemon.manager()
+
+
+ARCHIVE = Path("pyspark", "python", "lib", "pyspark.zip")
+"""Where an installed PySpark holds itself once more, as an archive."""
+
+
+def without_archive(path: Sequence[str]) -> list[str]:
+    """Return a module search path without PySpark's archive, if the very PySpark it belongs to is installed on it.
+
+    Spark puts the archive first. Modules in it are compiled anew by every process, and every worker reads its table of
+    contents again for each of its packages: half a second of an executor's first task.
+    """
+    held = [Path(entry) / ARCHIVE for entry in path]
+    same = {archive.resolve() for archive in held if archive.is_file()}
+    return [entry for entry in path if Path(entry).resolve() not in same]
 
 
 def quiet(worker: Callable[..., int]) -> Callable[..., int]:

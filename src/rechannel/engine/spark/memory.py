@@ -32,7 +32,7 @@ def _cores(spark: Any, slots: int) -> int:
     """Return the cores of an executor."""
     from py4j.protocol import Py4JError
 
-    from rechannel.engine.spark.private import Executors
+    from rechannel.engine.spark.private_executors import Executors
 
     context, executors = spark.sparkContext, 1
     given = context.getConf().get("spark.executor.cores")

@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from py4j.protocol import Py4JError
 
@@ -25,6 +26,16 @@ Open = Callable[[], Anchors | None]
 
 Shares = Callable[[OperatorConfiguration], bool]
 """Returns whether an operator's tasks run on the session's own executors (`terms.shares_executors`)."""
+
+
+class Cold(Protocol):
+    """Knows which executors are cold; see `Warming`."""
+
+    def look(self, alive: Sequence[Executor]) -> Set[str]:
+        """Return their ids; never those of all."""
+
+    def close(self) -> None:
+        """Begin nothing more."""
 
 
 @dataclass(frozen=True)
@@ -51,16 +62,22 @@ class Placing:
     """Places tasks, timestep after timestep. It decides again only if executors, tasks or wanted places have changed.
 
     With a single executor, no task is placed. Executors that start for a change get tasks from the change's timestep
-    boundary on; executors that leave with a change get none from there on.
+    boundary on; executors that leave with a change get none from there on. Cold executors get none.
     """
 
     def __init__(
-        self, executors: Callable[[], Sequence[Executor]], open_anchors: Open, shares: Shares
+        self,
+        executors: Callable[[], Sequence[Executor]],
+        open_anchors: Open,
+        shares: Shares,
+        warming: Cold | None = None,
     ) -> None:
         """executors: returns those alive; called once per timestep. Spark is not called yet."""
         self._ask = executors
         self._open = open_anchors
         self._shares = shares
+        self._warming = warming
+        self._cold: Set[str] = frozenset()
         self._anchors: Anchors | None = None
         self._opened = False
         self._alive: tuple[Executor, ...] = ()
@@ -131,7 +148,9 @@ class Placing:
 
     def _use(self, alive: tuple[Executor, ...]) -> None:
         self._alive = alive
-        staying = tuple(executor for executor in alive if executor.id not in self._going)
+        self._cold = frozenset() if self._warming is None else self._warming.look(alive)
+        out = self._going | self._cold
+        staying = tuple(executor for executor in alive if executor.id not in out)
         known = {executor.id for executor in self._executors}
         self._executors = (
             admitted_executors(staying, known, self._most) if self._kept_for else staying
@@ -157,13 +176,13 @@ class Placing:
             self._held = {name: held for name, held in self._held.items() if name in all_but}
 
     def away_from_new(self, tasks: int) -> Anchor | None:
-        """Return what keeps tasks without state off executors that may start for a change; None = none is awaited.
+        """Return what keeps tasks without state off executors that are cold, or may start for a change; else None.
 
         A task there would wait for the executor's first worker, and the timestep for the task.
         """
         with self._lock:
             used = self._executors
-            anchors = self._opened_once() if used and self._kept_for else None
+            anchors = self._opened_once() if used and (self._kept_for or self._cold) else None
             if anchors is None:
                 return None
             return anchors.of({task: used[task % len(used)] for task in range(tasks)})
@@ -242,6 +261,17 @@ class Placing:
         if held is None and len(self._executors) == 1:
             return dict.fromkeys(range(tasks), self._executors[0].id)
         return held.places if held else {}
+
+    @property
+    def cores(self) -> int:
+        """Cores of the executors that are used."""
+        with self._lock:
+            return sum(executor.cores for executor in self._executors)
+
+    def close(self) -> None:
+        """Warm no more executors."""
+        if self._warming is not None:
+            self._warming.close()
 
     @property
     def placed(self) -> Placed:

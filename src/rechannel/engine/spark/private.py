@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -248,58 +248,6 @@ class PlacedNumbers:
         session: Any = self._spark
         made = session._jsparkSession.internalCreateDataFrame(held, numbers._jdf.schema(), False)
         return DataFrame(made, self._spark)
-
-
-class Executors:
-    """The executors of a session on a cluster: which take tasks, asking for more, letting some go."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        """Bind to the session's scheduler. Only for masters with executors of their own."""
-        self._jvm: Any = spark.sparkContext._jvm
-        self._context: Any = spark.sparkContext._jsc.sc()
-        self._backend = self._context.schedulerBackend()
-        self._known: tuple[str, str] | None = None
-        self._alive: tuple[Executor, ...] = ()
-        self._lock = threading.Lock()
-
-    def alive(self) -> tuple[Executor, ...]:
-        """Executors that take tasks, oldest first. Cheap to ask, as long as they stay the same."""
-        with self._lock:
-            ids = str(self._context.getExecutorIds().mkString(","))
-            leaving = str(self._backend.executorsPendingDecommission().keySet().mkString(","))
-            if (ids, leaving) != self._known:
-                self._look(ids, leaving)
-            return self._alive
-
-    def _look(self, ids: str, leaving: str) -> None:
-        """Read what else is known of them from the status store, which is updated slightly later."""
-        wanted = set(ids.split(",")) - set(leaving.split(",")) - {""}
-        found = self._context.statusStore().executorList(True)
-        summaries = [found.apply(i) for i in range(found.size())]
-        executors = [_executor(summary) for summary in summaries if summary.id() in wanted]
-        alive = [executor for executor in executors if executor.host and executor.cores]
-        self._alive = tuple(sorted(alive, key=lambda executor: (len(executor.id), executor.id)))
-        self._known = (ids, leaving) if len(alive) == len(wanted) else None
-
-    def request(self, total: int) -> None:
-        """Ask for this many. Raises SessionError when the cluster manager does not take the request."""
-        nowhere = self._jvm.scala.collection.immutable.HashMap()
-        if not self._context.requestTotalExecutors(total, 0, nowhere):
-            msg = f"the cluster manager refused a request for {total} executors; request them again later"
-            raise SessionError(msg)
-
-    def decommission(self, ids: Sequence[str], reason: str) -> None:
-        """They take no task from now on, and end when they have finished and handed on their shuffle files."""
-        information = self._jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo
-        why = information(reason, self._jvm.scala.Option.empty())
-        for executor in ids:
-            self._backend.decommissionExecutor(executor, why, False, False)
-
-
-def _executor(summary: Any) -> Executor:
-    host, _, _ = str(summary.hostPort()).rpartition(":")
-    cores, profile = int(summary.totalCores()), int(summary.resourceProfileId())
-    return Executor(id=str(summary.id()), host=host, cores=cores, profile=profile)
 
 
 class PlanAnalysis:

@@ -82,10 +82,12 @@ class PlannedStages:
         self._activate()
         return self._rows(anchor.hold(rdd), output)
 
-    def call(self, rows: Rows, function: Call, profile: ResourceProfile | None) -> Rows:
+    def call(
+        self, rows: Rows, function: Call, profile: ResourceProfile | None, *, copied: bool = True
+    ) -> Rows:
         """See `Stages`."""
         if isinstance(rows, DataFrame):
-            return self._frames.call(rows, function, profile)
+            return self._frames.call(rows, function, profile, copied=copied)
         from pyspark.sql.udf import _wrap_function
 
         self._activate()
@@ -102,7 +104,7 @@ class PlannedStages:
         where = self._none
         if profile is not None:
             where = self._option.apply(self._sample._build_java_profile(profile))
-        return self._call.copy(udf, self._call.output(), rows, False, where)
+        return self._call.copy(udf, self._call.output(), rows, not copied, where)
 
     def joined(self, parts: Sequence[tuple[Rows, int]]) -> Rows:
         """See `Stages`."""

@@ -12,7 +12,6 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
@@ -44,10 +43,13 @@ from rechannel.engine.spark.calls import (
     plain_path,
 )
 from rechannel.engine.spark.failures import translate, translate_of_sink
+from rechannel.engine.spark.jobs import Jobs
 from rechannel.engine.spark.placing import Placing
 from rechannel.engine.spark.session.gateway import gone
 from rechannel.engine.spark.stages import Call, Exchange, Rows, Stages
+from rechannel.engine.spark.warming import elastic, first_tasks
 from rechannel.engine.stages.runner import Placed, SourceSlice, Timestep
+from rechannel.engine.stages.short_tasks import ShortTasks
 from rechannel.engine.stages.sink_buffers import sink_buffer_frame
 from rechannel.engine.stages.splits import assign
 from rechannel.errors import gone_error
@@ -60,23 +62,6 @@ from rechannel.kernels.tasks.unit_report import UnitReport, by_operator
 from rechannel.model.configuration import Resources
 from rechannel.sources.reader import SourceReader, explained, only
 from rechannel.state.store import Store
-
-
-class Jobs(Protocol):
-    """Names the jobs that a thread starts, and cancels them."""
-
-    def describe(self, text: str) -> None:
-        """Set the description."""
-
-    def tag(self, tag: str) -> None:
-        """Add a tag."""
-
-    def untag(self, tag: str) -> None:
-        """Remove a tag."""
-
-    def cancel(self, tag: str) -> None:
-        """Cancel the tag's jobs."""
-
 
 Profile = Callable[[Resources | None], ResourceProfile | None]
 
@@ -122,10 +107,13 @@ class SparkRunner:
     """Turns an operator's resources into Spark's resource profile."""
     executors: Callable[[], Sequence[Executor]] | None = None
     """Those that take tasks; None where the driver runs them, or where they are not known."""
+    cores: int = 0
+    """Tasks that run at once where none are placed; 0 = not known."""
     _tag: str = field(default_factory=lambda: f"rechannel-{uuid.uuid4().hex}")
     """Of this runner's jobs alone: others in the session may run a job of the same name."""
     _open: dict[int, _Open] = field(default_factory=dict)
     _shipped: dict[str, Shipped] = field(default_factory=dict)
+    _short: ShortTasks = field(default_factory=ShortTasks)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def open(self, timestep: Timestep) -> None:
@@ -139,12 +127,23 @@ class SparkRunner:
         self.jobs.describe(f"rechannel:{self.job}:{timestep}:{stage}")
         self.jobs.tag(self._tag)
         try:
-            return self._run(self._open[timestep], self.plan.stage(stage), step)
+            reports = self._run(self._open[timestep], self.plan.stage(stage), step)
+            self._short.learn(reports)
+            return reports
         except Exception as error:
             known = explained(error, self.readers.values())
             raise known or translate(error, stage, timestep) from error
         finally:
             self.jobs.untag(self._tag)
+
+    def warm(self, executor: Executor) -> None:
+        """Run the first tasks of an executor that has just joined; nothing where tasks cannot be placed."""
+        if self.placing is None or (anchors := self.placing.anchors()) is None:
+            return
+        self.jobs.describe(f"rechannel: first tasks of executor {executor.id}")
+        self.jobs.tag(self._tag)
+        shipped = [self._ship(name) for name in list(self.programs)]
+        first_tasks(self.stages, executor, anchors, shipped, copied=elastic(self.spark))
 
     def placed(self) -> Placed:
         """Where tasks run."""
@@ -248,7 +247,9 @@ class SparkRunner:
         shipped = self._ship(stage.name)
         if isinstance(frame, SourceFrame) and self.readers[frame.source.name].native:
             part = held.timestep.slices[frame.source.name]
+            cores = self.cores if self.placing is None else self.placing.cores
             tasks = held.timestep.configuration.operators[stage.name].tasks
+            tasks = self._short.number(stage.name, tasks, cores)
             splits = tuple(tuple(chunk) for chunk in assign(part.layout, tasks))
             source = self.readers[frame.source.name]
             step = replace(step, repeats=source.repeats)
@@ -380,6 +381,8 @@ class SparkRunner:
 
     def close(self) -> None:
         """Release what is still open."""
+        if self.placing is not None:
+            self.placing.close()
         for timestep in list(self._open):
             self.release(timestep)
 
@@ -400,26 +403,3 @@ def folded_of(blobs: Iterable[bytes]) -> list[UnitReport]:
         else:
             few.append(TaskReport.from_bytes(body))
     return [*by_operator(few), *made]
-
-
-class NoJobs:
-    """For sessions without job tags (Spark Connect has its own, per thread)."""
-
-    def __init__(self, spark: Any) -> None:
-        """Keep the session."""
-        self._spark = spark
-
-    def describe(self, text: str) -> None:
-        """Do nothing: such sessions have no job descriptions."""
-
-    def tag(self, tag: str) -> None:
-        """Tag operations of this thread."""
-        self._spark.addTag(tag)
-
-    def untag(self, tag: str) -> None:
-        """Stop tagging."""
-        self._spark.removeTag(tag)
-
-    def cancel(self, tag: str) -> None:
-        """Interrupt the tag's operations."""
-        self._spark.interruptTag(tag)

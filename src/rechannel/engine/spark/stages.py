@@ -44,8 +44,10 @@ class Stages(Protocol):
     def numbers(self, tasks: int, anchor: Any = None) -> Rows:
         """Return one row per task: its number. anchor: where tasks run (`private.Anchor`); None = anywhere."""
 
-    def call(self, rows: Rows, function: Call, profile: ResourceProfile | None) -> Rows:
-        """Apply a function to the rows of every partition."""
+    def call(
+        self, rows: Rows, function: Call, profile: ResourceProfile | None, *, copied: bool = True
+    ) -> Rows:
+        """Apply a function to the rows of every partition. copied: whether Spark may start copies of slow tasks."""
 
     def joined(self, parts: Sequence[tuple[Rows, int]]) -> Rows:
         """Return the union of several (partition, blob) rows; each part's number is subtracted from its partitions."""
@@ -79,9 +81,11 @@ class FrameStages:
                 self._ranges[tasks] = self._spark.range(0, tasks, 1, tasks)
             return self._ranges[tasks]
 
-    def call(self, rows: Rows, function: Call, profile: ResourceProfile | None) -> DataFrame:
-        """See `Stages`."""
-        made: DataFrame = rows.mapInArrow(function, ROWS, profile=profile)
+    def call(
+        self, rows: Rows, function: Call, profile: ResourceProfile | None, *, copied: bool = True
+    ) -> DataFrame:
+        """See `Stages`. Spark copies no task of a barrier stage."""
+        made: DataFrame = rows.mapInArrow(function, ROWS, not copied, profile)
         return made
 
     def joined(self, parts: Sequence[tuple[Rows, int]]) -> DataFrame:

@@ -40,6 +40,25 @@ class FetchCall:
 
 
 @dataclass(frozen=True)
+class FirstCall:
+    """mapInArrow function of first tasks: unpickle programs, and yield one row as the tasks of a stage do."""
+
+    shipped: tuple[Shipped, ...]
+
+    hold: float = 0.0
+    """Seconds that the task goes on, so that the tasks beside it run in workers of their own."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Anything in, one blob out."""
+        settle()
+        for _ in batches:
+            pass
+        names = "".join(one.program().operator for one in self.shipped)
+        time.sleep(self.hold)
+        yield pa.record_batch({"p": pa.array([0], pa.int32()), "blob": [names.encode()]})
+
+
+@dataclass(frozen=True)
 class UnpickleCall:
     """mapInArrow function: unpickle programs, so that the first timestep under them need not."""
 

@@ -11,15 +11,17 @@ from pyspark.sql import DataFrame
 
 from rechannel.engine.program.physical import PhysicalPlan, SinkBufferFrame, SinkPlan
 from rechannel.engine.spark.cluster import SparkCluster, spark_cluster
+from rechannel.engine.spark.jobs import NoJobs
 from rechannel.engine.spark.placing import Placing
 from rechannel.engine.spark.private import Anchors, JobTags, PlanAnalysis, SharedExchange
 from rechannel.engine.spark.private_stages import planned_stages
 from rechannel.engine.spark.public import PersistedExchange
-from rechannel.engine.spark.runner import NoJobs, SparkRunner
+from rechannel.engine.spark.runner import SparkRunner
 from rechannel.engine.spark.session.profiles import Profiles
 from rechannel.engine.spark.session.session import advise, is_connect
 from rechannel.engine.spark.session.session_limits import shares_executors
 from rechannel.engine.spark.stages import FrameStages, Stages
+from rechannel.engine.spark.warming import Warming, speculative
 from rechannel.engine.stages.runner import Timestep
 from rechannel.engine.stages.sink_buffers import sink_buffer_tables
 from rechannel.engine.stages.sink_rows import RowsOf
@@ -65,11 +67,11 @@ def spark_runner(
         job=job,
         keeps_order=_cannot_tell if connect else PlanAnalysis.keeps_order,
         ahead=not connect,
-        placing=_placing(spark, cluster),
         executors=cluster.executors if cluster.limits.has_executors else None,
         profile=Profiles(cluster.limits).of,
+        cores=sum(executor.cores for executor in cluster.executors()),
     )
-
+    runner.placing = _placing(spark, cluster, runner)
     return runner, partial(_rows_of, runner)
 
 
@@ -101,15 +103,21 @@ def _stages(spark: Any, *, connect: bool) -> Stages:
     return planned_stages(spark) or FrameStages(spark, SharedExchange)
 
 
-def _placing(spark: Any, cluster: SparkCluster) -> Placing | None:
+def _placing(spark: Any, cluster: SparkCluster, runner: SparkRunner) -> Placing | None:
     """Return the placing of tasks; None if there cannot be several executors."""
     limits = cluster.limits
     if not limits.has_executors:
         return None
+    warming = Warming(
+        executors=cluster.executors,
+        warm=runner.warm,
+        killed=cluster.killed if speculative(spark) else None,
+    )
     return Placing(
         cluster.executors,
         lambda: Anchors.open(spark),
         lambda operator: shares_executors(limits, operator.resources),
+        warming,
     )
 
 

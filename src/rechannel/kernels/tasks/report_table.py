@@ -98,6 +98,7 @@ class _Facts:
     timestep: int
     tasks: int
     rows_in: int
+    took_ms: float
     times: tuple[Times, ...] = ()
     event_times: Mapping[str, int] = field(default_factory=dict)
     first_timers: Mapping[str, int] = field(default_factory=dict)
@@ -139,6 +140,7 @@ class ReportTable:
             timestep=reports.timestep,
             tasks=reports.tasks,
             rows_in=reports.rows_in,
+            took_ms=reports.took_ms,
             times=reports.times,
             event_times=reports.event_times,
             first_timers=reports.first_timers,
@@ -184,6 +186,11 @@ class ReportTable:
     def rows_in(self) -> int:
         """See `UnitReport`."""
         return self.facts.rows_in
+
+    @property
+    def took_ms(self) -> float:
+        """See `UnitReport`."""
+        return self.facts.took_ms
 
     @cached_property
     def edit(self) -> Edit:

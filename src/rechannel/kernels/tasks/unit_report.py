@@ -44,6 +44,10 @@ class UnitReport(Protocol):
         """Rows that they received."""
 
     @property
+    def took_ms(self) -> float:
+        """How long they took, summed."""
+
+    @property
     def edit(self) -> Edit:
         """What becomes of the operator's state."""
 
@@ -113,6 +117,11 @@ class ReportList:
     def rows_in(self) -> int:
         """See `UnitReport`."""
         return sum(report.costs.counts.get("rows_in", 0) for report in self.reports)
+
+    @property
+    def took_ms(self) -> float:
+        """See `UnitReport`."""
+        return sum(each.costs.finished_ms - each.costs.started_ms for each in self.reports)
 
     @property
     def edit(self) -> Edit:

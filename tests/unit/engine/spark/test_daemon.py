@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from rechannel.engine.spark.daemon import quiet
+from rechannel.engine.spark.daemon import ARCHIVE, quiet, without_archive
 
 LOOK = """
 import sys
@@ -14,7 +14,7 @@ from rechannel.engine.spark.daemon import NEEDED
 for name in NEEDED:
     import_module(name)
 wanted = ["pyspark.worker", "pyarrow.compute", "rechannel.kernels.tasks.source_task"]
-wanted += ["rechannel.kernels.tasks.stateful_task"]
+wanted += ["rechannel.kernels.tasks.stateful_task", "pandas"]
 wanted += ["rechannel.kernels.lsm.ahead", "rechannel.operators.window.logic", "rechannel.state.stores.local"]
 print(sorted(set(wanted) - set(sys.modules)), "polars" in sys.modules, file=sys.stderr)
 """
@@ -45,3 +45,17 @@ def test_the_daemon_of_spark_has_what_is_made_quiet():
 
     assert callable(daemon.worker)
     assert "worker" in daemon.manager.__code__.co_names
+
+
+def test_the_archive_of_the_pyspark_that_is_installed_is_left_out(tmp_path):
+    """An archive elsewhere may be another version's, and is what Spark was started with."""
+    here, elsewhere = tmp_path / "site-packages", tmp_path / "spark" / "python" / "lib"
+    for archive in (here / ARCHIVE, elsewhere / "pyspark.zip"):
+        archive.parent.mkdir(parents=True)
+        archive.touch()
+    linked = tmp_path / "linked"
+    linked.symlink_to(here)
+    other, own = str(elsewhere / "pyspark.zip"), str(linked / ARCHIVE)
+    rest = ["", str(here), str(tmp_path / "nowhere")]
+    assert without_archive([own, other, *rest]) == [other, *rest]
+    assert without_archive([own, other]) == [own, other], "nothing else holds it"
