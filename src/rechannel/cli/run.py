@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rechannel.cli.failure_log import printed_once
 from rechannel.cli.options import InProcessOption, Target
 from rechannel.cli.remote.client import TokenOption, token_of
 from rechannel.cli.remote.values import seconds
@@ -137,7 +138,7 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
     file, name = split_target(target)
     with ending_at_once():
         job = find_job(load(file), name)
-    with Watcher(json=as_json) as watcher, Asked() as signals, _heard_by_jvm():
+    with Watcher(json=as_json) as watcher, Asked() as signals, _heard_by_jvm(), printed_once():
         watcher.say(f"starting job {job.name!r}")
         start = partial(
             job.start,

@@ -295,6 +295,26 @@ job = rc.Job("bad", stream.map_batches(wrong).key_by("user").aggregate(n=rc.aggr
     assert (status["condition"], status["open"]) == ("failed", [1])
 
 
+@pytest.mark.parametrize(("configured", "logged"), [("", 0), ("logging.basicConfig()\n", 1)])
+def test_a_failure_is_printed_once_unless_the_program_wants_a_log(program, configured, logged):
+    more = f"""
+import logging
+
+{configured}
+def wrong(batch):
+    raise ArithmeticError("seven is right out")
+
+stream = rc.read().generator(clicks, schema="user STRING", per_timestep=10, rows=100)
+job = rc.Job("bad", stream.map_batches(wrong).key_by("user").aggregate(n=rc.aggregates.count()), state=STATE)
+"""
+    arguments = ["run", str(program(more)), "--in-process"]
+    code = f"import sys; from rechannel.cli import main; sys.argv[1:] = {arguments!r}; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.count("has failed: ") == logged
+    assert done.stderr.count("error: operator ") == 1
+
+
 def test_a_directory_in_use_is_refused_unless_it_is_taken_over(program, rechannel):
     path = program("job = users('one', STATE, rows_per_second=100)\n")
     from rechannel.job import InProcess
