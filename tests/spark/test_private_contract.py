@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+import time
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,7 +33,7 @@ from rechannel.engine.spark.session.session import ADAPTIVE, STEADY
 from rechannel.engine.spark.session.session_limits import Kind
 from rechannel.engine.spark.stages import ROWS, FrameStages
 from rechannel.engine.spark.warming import ROUNDS as ROUNDS_FIRST
-from rechannel.engine.spark.warming import first_tasks
+from rechannel.engine.spark.warming import FirstTasks
 from rechannel.errors import NonDeterministicError, SessionError
 from rechannel.kernels.shuffle.wire import SCHEMA
 from rechannel.telemetry.spark_tasks import open_spark_tasks
@@ -538,8 +539,8 @@ class Wide(Front):
 class Warmth:
     """First tasks of an executor, which tell what they are."""
 
-    def __init__(self, stages, executor, anchors):
-        self.stages, self.executor, self.anchors = stages, executor, anchors
+    def __init__(self, spark, stages, executor, anchors):
+        self.spark, self.stages, self.executor, self.anchors = spark, stages, executor, anchors
         self.told = []
 
     def __getattr__(self, name):
@@ -553,9 +554,33 @@ class Warmth:
 
     def kinds(self):
         """How many tasks collected which kind of context, and how many workers they had."""
-        first_tasks(self, self.executor, self.anchors, (), copied=False)
+        limits = spark_cluster(self.spark).limits
+        FirstTasks(
+            stages=self,
+            jobs=JobTags(self.spark),
+            anchors=lambda: self.anchors,
+            shipped=list,
+            limits=limits,
+            tag="test",
+        ).run(self.executor)
         kinds = Counter(kind.decode() for kind, _ in self.told)
         return [dict(kinds), len({worker for _, worker in self.told[ROUNDS_FIRST:]})]
+
+
+def kills_of(executors):
+    """Tasks that were killed, the fewest first."""
+    return sorted(each.killed for each in executors.counts().values())
+
+
+def settled(executors):
+    """Wait until Spark has counted all tasks that have ended."""
+
+    def still():
+        before = executors.counts()
+        time.sleep(0.5)
+        return before == executors.counts()
+
+    until(still, "nothing is counted any more")
 
 
 class Telling:
@@ -606,9 +631,13 @@ def on_a_cluster(place):
         ]
         rounds.append([right, [[wanted[task].id, at[task]] for task in sorted(wanted)]])
     numbered = placed_numbers(spark, anchors.of(dict.fromkeys(range(PLACED), three[2])))
-    first = [Warmth(planned_stages(spark), three[1], anchors).kinds()]
-    first.append(Warmth(FrameStages(spark, SharedExchange), three[1], anchors).kinds())
-    unharmed = executors.killed()
+    settled(executors)
+    unmoved = executors.counts()
+    first = [Warmth(spark, planned_stages(spark), three[1], anchors).kinds()]
+    settled(executors)
+    moved = {id_: each.done - unmoved[id_].done for id_, each in executors.counts().items()}
+    first.append(Warmth(spark, FrameStages(spark, SharedExchange), three[1], anchors).kinds())
+    unharmed = kills_of(executors)
     Marks(f"{place}/killed").say("armed")
     tags = JobTags(spark)
 
@@ -622,8 +651,8 @@ def on_a_cluster(place):
     until(lambda: Marks(f"{place}/killed").of("held"), "a task runs")
     tags.cancel("killed")
     thread.join()
-    until(lambda: sum(executors.killed().values()), "Spark tells that it was killed")
-    kills = sorted(executors.killed().values())
+    until(lambda: sum(kills_of(executors)), "Spark tells that it was killed")
+    kills = kills_of(executors)
     executors.request(2)
     executors.decommission([three[1].id], "a test")
     leaving = [executor.id for executor in executors.alive()]
@@ -640,7 +669,8 @@ def on_a_cluster(place):
         "rounds": rounds,
         "numbered": numbered,
         "first": first,
-        "kills": [sorted(unharmed.values()), kills],
+        "moved": moved,
+        "kills": [unharmed, kills],
         "ids": [[executor.id for executor in three], leaving, two, [each.id for each in again]],
         "rows": rows,
     }
@@ -676,6 +706,7 @@ def test_first_tasks_are_of_barrier_stages_which_spark_does_not_copy(seen_on_a_c
     for kinds, workers in seen_on_a_cluster["first"]:
         assert kinds == {"BarrierTaskContext": ROUNDS_FIRST + 2}
         assert workers == 2, "one for each core"
+    assert seen_on_a_cluster["moved"] == {"0": 0, "1": 2 * ROUNDS_FIRST + 2, "2": 0}
 
 
 @pytest.mark.slow

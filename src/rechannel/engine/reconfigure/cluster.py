@@ -27,6 +27,15 @@ class Executor:
     """Number of the resource profile that Spark started it for; 0 = the session's default."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """What has become of an executor's tasks so far."""
+
+    done: int = 0
+    killed: int = 0
+    """Mostly because a copy elsewhere ended sooner, or this was the copy."""
+
+
 class Cluster(Protocol):
     """What a running stream can request of its cluster. Any thread may call it."""
 

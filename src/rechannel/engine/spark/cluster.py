@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rechannel.engine.reconfigure.cluster import Executor, refuse_place
+from rechannel.engine.reconfigure.cluster import Counts, Executor, refuse_place
 from rechannel.engine.spark.private_executors import Executors
 from rechannel.engine.spark.session.session import is_connect
 from rechannel.engine.spark.session.session_limits import (
@@ -49,9 +49,9 @@ class SparkCluster:
             return (Executor(id="driver", host="localhost", cores=self._local_cores),)
         return ()
 
-    def killed(self) -> Mapping[str, int]:
-        """Return how many tasks Spark has killed, by executor."""
-        return {} if self._backend is None else self._backend.killed()
+    def counts(self) -> Mapping[str, Counts]:
+        """Return what has become of tasks so far, by executor."""
+        return {} if self._backend is None else self._backend.counts()
 
     def request(self, total: int) -> None:
         """Request a total. More executors take a second or longer to start; with fewer, lost ones are not replaced."""

@@ -11,17 +11,16 @@ writes its port to standard output, so no other code here may print.
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 NEEDED = (
     "rechannel.engine.spark.before_numpy",
     "pyspark.worker",
-    # Arrow imports it as soon as it makes an array of Python objects.
-    "pandas",
     "rechannel.engine.spark.calls",
     "rechannel.engine.spark.scanning",
     "rechannel.engine.spark.spark_preparer",
@@ -34,8 +33,7 @@ def main() -> None:
     """Import the modules, freeze them for the garbage collector, and serve."""
     if "pyspark" not in sys.modules:
         sys.path[:] = without_archive(sys.path)
-    for name in NEEDED:
-        import_module(name)
+    load()
     gc.collect()
     gc.freeze()
     daemon: Any = import_module("pyspark.daemon")
@@ -47,7 +45,15 @@ def main() -> None:
     daemon.manager()
 
 
-ARCHIVE = Path("pyspark", "python", "lib", "pyspark.zip")
+def load() -> None:
+    """Import the modules, and pandas where it is: Arrow imports it to make an array of Python objects."""
+    for name in NEEDED:
+        import_module(name)
+    with suppress(ImportError):
+        import_module("pandas")
+
+
+ARCHIVE = "pyspark/python/lib/pyspark.zip"
 """Where an installed PySpark holds itself once more, as an archive."""
 
 
@@ -57,9 +63,10 @@ def without_archive(path: Sequence[str]) -> list[str]:
     Spark puts the archive first. Modules in it are compiled anew by every process, and every worker reads its table of
     contents again for each of its packages: half a second of an executor's first task.
     """
-    held = [Path(entry) / ARCHIVE for entry in path]
-    same = {archive.resolve() for archive in held if archive.is_file()}
-    return [entry for entry in path if Path(entry).resolve() not in same]
+    # These functions, unlike methods of Path, do not raise where a directory cannot be read.
+    held = [os.path.join(entry, ARCHIVE) for entry in path]  # noqa: PTH118
+    same = {os.path.realpath(each) for each in held if os.path.isfile(each)}  # noqa: PTH113
+    return [entry for entry in path if os.path.realpath(entry) not in same]
 
 
 def quiet(worker: Callable[..., int]) -> Callable[..., int]:

@@ -32,7 +32,7 @@ class Cold(Protocol):
     """Knows which executors are cold; see `Warming`."""
 
     def look(self, alive: Sequence[Executor]) -> Set[str]:
-        """Return their ids; never those of all."""
+        """Return their ids; never all of those given."""
 
     def close(self) -> None:
         """Begin nothing more."""
@@ -70,17 +70,17 @@ class Placing:
         executors: Callable[[], Sequence[Executor]],
         open_anchors: Open,
         shares: Shares,
-        warming: Cold | None = None,
     ) -> None:
         """executors: returns those alive; called once per timestep. Spark is not called yet."""
+        self.warming: Cold | None = None
         self._ask = executors
         self._open = open_anchors
         self._shares = shares
-        self._warming = warming
         self._cold: Set[str] = frozenset()
         self._anchors: Anchors | None = None
         self._opened = False
         self._alive: tuple[Executor, ...] = ()
+        self._admitted: tuple[Executor, ...] = ()
         self._executors: tuple[Executor, ...] = ()
         self._total: int | None = None
         self._looked = False
@@ -113,7 +113,7 @@ class Placing:
         with self._lock:
             if not self._kept_for:
                 self._use(alive)
-                self._most = max(len(self._executors), self._total or 0)
+                self._most = max(len(self._admitted), self._total or 0)
             self._kept_for[id_] = executors
 
     def release(self, id_: str, executors: int | None = None) -> None:
@@ -135,9 +135,13 @@ class Placing:
         self._kept_for = {id_: total for id_, total in waiting if total != executors}
         self._most = executors or self._most
 
+    def alive(self) -> tuple[Executor, ...]:
+        """Return the executors that can be used. Raises Py4JError if Spark does not answer."""
+        return tuple(executor for executor in self._ask() if executor.profile == 0)
+
     def _see(self) -> tuple[Executor, ...]:
         try:
-            return tuple(executor for executor in self._ask() if executor.profile == 0)
+            return self.alive()
         except Py4JError as error:
             _LOG.warning(
                 "tasks are placed on the executors known before: %s",
@@ -148,13 +152,14 @@ class Placing:
 
     def _use(self, alive: tuple[Executor, ...]) -> None:
         self._alive = alive
-        self._cold = frozenset() if self._warming is None else self._warming.look(alive)
-        out = self._going | self._cold
-        staying = tuple(executor for executor in alive if executor.id not in out)
-        known = {executor.id for executor in self._executors}
-        self._executors = (
+        self._cold = frozenset() if self.warming is None else self.warming.look(alive)
+        staying = tuple(executor for executor in alive if executor.id not in self._going)
+        known = {executor.id for executor in self._admitted}
+        self._admitted = (
             admitted_executors(staying, known, self._most) if self._kept_for else staying
         )
+        warm = tuple(executor for executor in self._admitted if executor.id not in self._cold)
+        self._executors = warm or self._admitted
 
     def _surplus(self, executors: int | None, alive: Sequence[Executor]) -> frozenset[str]:
         """Return the executors that a change to this number gives back."""
@@ -270,17 +275,19 @@ class Placing:
 
     def close(self) -> None:
         """Warm no more executors."""
-        if self._warming is not None:
-            self._warming.close()
+        if self.warming is not None:
+            self.warming.close()
 
     @property
     def placed(self) -> Placed:
-        """Return the executors that are used, and the executor of each placed task; nothing if there is only one."""
+        """Return the executors that are used, or will be once they are warm, and the executor of each placed task;
+        nothing if there is only one executor.
+        """
         with self._lock:
-            if len(self._executors) < 2:
+            if len(self._admitted) < 2:
                 return Placed()
             tasks = {name: dict(held.places) for name, held in self._held.items() if held.places}
-            return Placed(executors={e.id: e.cores for e in self._executors}, tasks=tasks)
+            return Placed(executors={e.id: e.cores for e in self._admitted}, tasks=tasks)
 
     @property
     def places(self) -> dict[str, dict[int, str]]:

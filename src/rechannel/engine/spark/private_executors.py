@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import threading
 from collections.abc import Sequence
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from rechannel.engine.reconfigure.cluster import Executor
+from rechannel.engine.reconfigure.cluster import Counts, Executor
 from rechannel.errors import SessionError
+
+SERIALIZER = "org.apache.spark.status.KVUtils$KVStoreScalaSerializer"
+"""What Spark writes records of its status store with: compressed JSON."""
 
 
 class Executors:
@@ -20,6 +25,7 @@ class Executors:
         self._jvm: Any = spark.sparkContext._jvm
         self._context: Any = spark.sparkContext._jsc.sc()
         self._backend = self._context.schedulerBackend()
+        self._serializer = getattr(self._jvm, SERIALIZER)()
         self._known: tuple[str, str] | None = None
         self._alive: tuple[Executor, ...] = ()
         self._lock = threading.Lock()
@@ -36,20 +42,31 @@ class Executors:
     def _look(self, ids: str, leaving: str) -> None:
         """Read what else is known of them from the status store, which is updated slightly later."""
         wanted = set(ids.split(",")) - set(leaving.split(",")) - {""}
-        found = _list(self._context)
-        executors = [_executor(summary) for summary in found if summary.id() in wanted]
+        found = self._context.statusStore().executorList(True)
+        summaries = [found.apply(i) for i in range(found.size())]
+        executors = [_executor(summary) for summary in summaries if summary.id() in wanted]
         alive = [executor for executor in executors if executor.host and executor.cores]
         self._alive = tuple(sorted(alive, key=lambda executor: (len(executor.id), executor.id)))
         self._known = (ids, leaving) if len(alive) == len(wanted) else None
 
-    def killed(self) -> dict[str, int]:
-        """Tasks that were killed, by executor: they have begun, and neither run, nor are done, nor have failed."""
-        out = {}
-        for executor in _list(self._context):
-            over = executor.activeTasks() + executor.completedTasks() + executor.failedTasks()
-            out[str(executor.id())] = int(executor.totalTasks()) - int(over)
-        out.pop("driver", None)
-        return out
+    def counts(self) -> dict[str, Counts]:
+        """What has become of tasks, by executor: killed ones have begun, and neither run, nor are done, nor failed.
+
+        One call to the JVM, however many executors there are.
+        """
+        found = self._context.statusStore().executorList(True)
+        summaries = json.loads(gzip.decompress(self._serializer.serialize(found)))
+        return {
+            each["id"]: Counts(
+                done=each["completedTasks"],
+                killed=each["totalTasks"]
+                - each["activeTasks"]
+                - each["completedTasks"]
+                - each["failedTasks"],
+            )
+            for each in summaries
+            if each["id"] != "driver"
+        }
 
     def request(self, total: int) -> None:
         """Ask for this many. Raises SessionError when the cluster manager does not take the request."""
@@ -70,9 +87,3 @@ def _executor(summary: Any) -> Executor:
     host, _, _ = str(summary.hostPort()).rpartition(":")
     cores, profile = int(summary.totalCores()), int(summary.resourceProfileId())
     return Executor(id=str(summary.id()), host=host, cores=cores, profile=profile)
-
-
-def _list(context: Any) -> list[Any]:
-    """What the status store knows of executors that are alive."""
-    found = context.statusStore().executorList(True)
-    return [found.apply(i) for i in range(found.size())]

@@ -47,7 +47,6 @@ from rechannel.engine.spark.jobs import Jobs
 from rechannel.engine.spark.placing import Placing
 from rechannel.engine.spark.session.gateway import gone
 from rechannel.engine.spark.stages import Call, Exchange, Rows, Stages
-from rechannel.engine.spark.warming import elastic, first_tasks
 from rechannel.engine.stages.runner import Placed, SourceSlice, Timestep
 from rechannel.engine.stages.short_tasks import ShortTasks
 from rechannel.engine.stages.sink_buffers import sink_buffer_frame
@@ -60,7 +59,7 @@ from rechannel.kernels.tasks.report import TaskReport
 from rechannel.kernels.tasks.report_table import MANY, ReportTable
 from rechannel.kernels.tasks.unit_report import UnitReport, by_operator
 from rechannel.model.configuration import Resources
-from rechannel.sources.reader import SourceReader, explained, only
+from rechannel.sources.reader import SourceReader, Split, explained, only
 from rechannel.state.store import Store
 
 Profile = Callable[[Resources | None], ResourceProfile | None]
@@ -108,8 +107,10 @@ class SparkRunner:
     executors: Callable[[], Sequence[Executor]] | None = None
     """Those that take tasks; None where the driver runs them, or where they are not known."""
     cores: int = 0
-    """Tasks that run at once where none are placed; 0 = not known."""
-    _tag: str = field(default_factory=lambda: f"rechannel-{uuid.uuid4().hex}")
+    """Cores where no tasks are placed; 0 = not known."""
+    task_cpus: int = 1
+    """Cores that a task takes."""
+    tag: str = field(default_factory=lambda: f"rechannel-{uuid.uuid4().hex}")
     """Of this runner's jobs alone: others in the session may run a job of the same name."""
     _open: dict[int, _Open] = field(default_factory=dict)
     _shipped: dict[str, Shipped] = field(default_factory=dict)
@@ -125,25 +126,21 @@ class SparkRunner:
     def run(self, timestep: int, stage: str, step: StageStep) -> Sequence[UnitReport]:
         """Plan the unit and, unless a later unit's job will run it, run it."""
         self.jobs.describe(f"rechannel:{self.job}:{timestep}:{stage}")
-        self.jobs.tag(self._tag)
+        self.jobs.tag(self.tag)
         try:
             reports = self._run(self._open[timestep], self.plan.stage(stage), step)
             self._short.learn(reports)
             return reports
         except Exception as error:
+            self._short.forget()
             known = explained(error, self.readers.values())
             raise known or translate(error, stage, timestep) from error
         finally:
-            self.jobs.untag(self._tag)
+            self.jobs.untag(self.tag)
 
-    def warm(self, executor: Executor) -> None:
-        """Run the first tasks of an executor that has just joined; nothing where tasks cannot be placed."""
-        if self.placing is None or (anchors := self.placing.anchors()) is None:
-            return
-        self.jobs.describe(f"rechannel: first tasks of executor {executor.id}")
-        self.jobs.tag(self._tag)
-        shipped = [self._ship(name) for name in list(self.programs)]
-        first_tasks(self.stages, executor, anchors, shipped, copied=elastic(self.spark))
+    def shipped(self) -> list[Shipped]:
+        """Return all programs as workers get them."""
+        return [self._ship(name) for name in list(self.programs)]
 
     def placed(self) -> Placed:
         """Where tasks run."""
@@ -247,9 +244,7 @@ class SparkRunner:
         shipped = self._ship(stage.name)
         if isinstance(frame, SourceFrame) and self.readers[frame.source.name].native:
             part = held.timestep.slices[frame.source.name]
-            cores = self.cores if self.placing is None else self.placing.cores
-            tasks = held.timestep.configuration.operators[stage.name].tasks
-            tasks = self._short.number(stage.name, tasks, cores)
+            tasks = self._source_tasks(held, stage, part.layout)
             splits = tuple(tuple(chunk) for chunk in assign(part.layout, tasks))
             source = self.readers[frame.source.name]
             step = replace(step, repeats=source.repeats)
@@ -272,6 +267,14 @@ class SparkRunner:
             held.reordered.add(stage.name)
             step = replace(step, repeats=False)
         return self._map(held, stage, rows, FrameSourceCall(shipped, step, order, files))
+
+    def _source_tasks(self, held: _Open, stage: Stage, layout: Sequence[Split]) -> int:
+        """Return how many tasks read splits: fewer than there could be if they are short."""
+        operator = held.timestep.configuration.operators[stage.name]
+        size = sum(float(split.get("size", 1)) for split in layout)
+        cores = self.cores if self.placing is None else self.placing.cores
+        at_once = 0 if operator.resources else cores // self.task_cpus
+        return self._short.number(stage.name, operator.tasks, at_once, size)
 
     def _with_origin(
         self, held: _Open, frame: Frame, rows: DataFrame
@@ -356,7 +359,7 @@ class SparkRunner:
 
     def cancel(self) -> None:
         """Cancel every job of this dataflow."""
-        self.jobs.cancel(self._tag)
+        self.jobs.cancel(self.tag)
 
     def gone(self) -> str | None:
         """Return why nothing can run any more if Spark's JVM has died; None while it lives."""

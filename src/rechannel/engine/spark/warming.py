@@ -1,10 +1,10 @@
-"""Run a first task on executors that join a running stream, before tasks of the stream go there.
+"""Run first tasks on executors that join a running stream, before placement uses them for tasks of the stream.
 
 The first task of an executor takes seconds: its JVM loads classes, and Python workers begin there. Where Spark starts
 copies of slow tasks, a copy on another host ends sooner, and Spark kills the Python worker of the task that lost. So
 the executor's next task is again a first one, and the executor adds nothing to the stream for as long as it lives.
 
-Spark starts no copies of the tasks of a barrier stage, so the first task is one.
+Spark starts no copies of the tasks of a barrier stage, so first tasks are such.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
-from rechannel.engine.reconfigure.cluster import Executor
+from rechannel.engine.reconfigure.cluster import Counts, Executor
 from rechannel.engine.spark.calls import Shipped
+from rechannel.engine.spark.jobs import Jobs
 from rechannel.engine.spark.private import Anchors
-from rechannel.engine.spark.stages import Stages
+from rechannel.engine.spark.session.session_limits import SessionLimits
+from rechannel.engine.spark.stages import Rows, Stages
 from rechannel.engine.spark.warmup_calls import FirstCall
 from rechannel.errors import one_sentence
 from rechannel.logs import fields
@@ -28,6 +30,8 @@ _LOG = logging.getLogger("rechannel")
 
 PATIENCE = 10.0
 """Seconds after which an executor gets tasks, whether its first ones have ended or not."""
+LONGEST = 60.0
+"""Seconds after which first tasks are cancelled: they may wait for slots that never are free together."""
 AT_ONCE = 8
 """Executors that are warmed at the same time."""
 PAUSE = 0.1
@@ -35,10 +39,20 @@ PAUSE = 0.1
 LOOKS = 10
 """Looks between two at what became of their tasks."""
 LOSSES = 2
-"""Looks in a row at which an executor had lost a worker, after which it is warmed again."""
+"""Looks in a row at which an executor had lost most of its tasks, after which it is warmed again."""
 REST, LONGEST_REST = 10.0, 160.0
 """Seconds that an executor is left alone after it was warmed; twice as long every time, because a slow one loses for
 good."""
+
+
+class First(Protocol):
+    """First tasks of executors."""
+
+    def run(self, executor: Executor) -> None:
+        """Run those of an executor, in this thread; returns when they have ended."""
+
+    def cancel(self, executor: str) -> None:
+        """End those of an executor, by its id, wherever they are."""
 
 
 @dataclass(kw_only=True)
@@ -46,17 +60,20 @@ class Warming:
     """Which executors have not run their first tasks yet."""
 
     executors: Callable[[], Sequence[Executor]]
-    """Returns those that are alive."""
-    warm: Callable[[Executor], None]
-    """Runs an executor's first tasks. Called in a thread of its own."""
-    killed: Callable[[], Mapping[str, int]] | None = None
-    """Returns how many tasks Spark has killed, by id of the executor; None where it starts no copies of tasks."""
+    """Returns those that are alive: what `look` takes."""
+    first: First
+    counts: Callable[[], Mapping[str, Counts]]
+    """Returns what became of tasks, by id of the executor."""
+    copies: bool = False
+    """Whether Spark starts copies of tasks."""
     clock: Callable[[], float] = time.monotonic
     """Seconds."""
     pause: Callable[[float], None] = time.sleep
     _warm: set[str] = field(default_factory=set)
     _cold: dict[str, float] = field(default_factory=dict)
     """By id of an executor: when its first tasks were asked for."""
+    _running: dict[str, float] = field(default_factory=dict)
+    """By id of an executor: when its first tasks began."""
     _losses: dict[str, _Losses] = field(default_factory=dict)
     _watching: bool = False
     _closed: bool = False
@@ -81,45 +98,89 @@ class Warming:
                 self._cold.update({executor.id: now for executor in new})
             self._losses = {i: known for i, known in self._losses.items() if i in ids}
             for executor in new:
-                self._start(self._first, executor)
-            if not self._watching and not self._closed:
+                self._start(self._first, executor, now)
+            if not self._watching:
                 self._watching = True
                 self._start(self._watch)
             return frozenset(self._cold)
 
     def close(self) -> None:
-        """Begin nothing more."""
+        """Begin nothing more, and end what has begun."""
         self._closed = True
+        with self._lock:
+            ids = list(self._running)
+        for id_ in ids:
+            self.first.cancel(id_)
 
     def _start(self, run: Callable[..., None], *given: object) -> None:
-        threading.Thread(target=run, args=given, name="rechannel-warming", daemon=True).start()
+        if not self._closed:
+            made = threading.Thread(target=run, args=given, name="rechannel-warming", daemon=True)
+            made.start()
 
-    def _first(self, executor: Executor) -> None:
+    def _first(self, executor: Executor, since: float) -> None:
+        """Run first tasks until some have ended there: Spark may have had them run elsewhere, or a driver cancels."""
+        with self._room:
+            while not self._over(executor, since):
+                if self._have_run(executor):
+                    break
+                self.pause(PAUSE)
+        with self._lock:
+            if self._cold.get(executor.id) == since:
+                del self._cold[executor.id]
+                self._warm.add(executor.id)
+
+    def _have_run(self, executor: Executor) -> bool:
+        """Run first tasks, and return whether they have ended on their executor."""
+        with self._lock:
+            self._running[executor.id] = self.clock()
         try:
-            with self._room:
-                if not self._closed:
-                    self.warm(executor)
-        except Exception as error:  # it may be gone again; if not, it gets tasks all the same
+            before = self._done(executor)
+            self.first.run(executor)
+            return self._ended_there(executor, before)
+        except Exception as error:
             _LOG.debug(
-                "executor %s gets tasks without first ones: %s",
+                "first tasks of executor %s have not ended: %s",
                 executor.id,
                 one_sentence(error),
                 extra=fields("executor_not_warmed", reason=error),
             )
+            return False
+        finally:
+            with self._lock:
+                self._running.pop(executor.id, None)
+
+    def _over(self, executor: Executor, since: float) -> bool:
+        """Whether an executor is not waited for any more."""
         with self._lock:
-            if self._cold.pop(executor.id, None) is not None:
-                self._warm.add(executor.id)
+            there = executor.id in self._warm or executor.id in self._cold
+            return self._closed or not there or self.clock() - since >= PATIENCE
+
+    def _done(self, executor: Executor) -> int:
+        return self.counts().get(executor.id, Counts()).done
+
+    def _ended_there(self, executor: Executor, before: int) -> bool:
+        """Whether tasks have ended on an executor; Spark counts them slightly later."""
+        for _ in range(3):
+            if self._done(executor) > before:
+                return True
+            self.pause(PAUSE)
+        return False
 
     def _watch(self) -> None:
         looks = 0
         try:
             while not self._closed:
                 alive = self.executors()
-                if {executor.id for executor in alive} != self._warm | self._cold.keys():
+                with self._lock:
+                    known, now = self._warm | self._cold.keys(), self.clock()
+                    stuck = [id_ for id_, at in self._running.items() if now - at >= LONGEST]
+                if {executor.id for executor in alive} != known:
                     self.look(alive)
+                for id_ in stuck:
+                    self.first.cancel(id_)
                 looks += 1
-                if self.killed is not None and looks % LOOKS == 0:
-                    self._warm_again(alive, self.killed())
+                if self.copies and looks % LOOKS == 0:
+                    self._warm_again(alive, self.counts())
                 self.pause(PAUSE)
         except Exception as error:  # the next timestep begins a new one
             _LOG.debug(
@@ -131,13 +192,13 @@ class Warming:
             with self._lock:
                 self._watching = False
 
-    def _warm_again(self, alive: Sequence[Executor], killed: Mapping[str, int]) -> None:
-        """Warm executors that lose a worker time and again, one at a time, so that tasks have somewhere to run."""
+    def _warm_again(self, alive: Sequence[Executor], counts: Mapping[str, Counts]) -> None:
+        """Warm executors that lose most of their tasks, one at a time, so that tasks have somewhere to run."""
         with self._lock:
             now = self.clock()
             for executor in alive:
                 known = self._losses.setdefault(executor.id, _Losses())
-                known.count(killed.get(executor.id, 0))
+                known.count(counts.get(executor.id, Counts()))
                 if (
                     known.in_a_row >= LOSSES
                     and now >= known.rests_until
@@ -149,26 +210,28 @@ class Warming:
                     self._warm.discard(executor.id)
                     self._cold[executor.id] = now
                     _LOG.info(
-                        "executor %s loses its Python workers: copies of its tasks on other hosts end sooner",
+                        "executor %s loses most of its tasks, and a Python worker with each:"
+                        " copies of them on other hosts end sooner",
                         executor.id,
                         extra=fields("executor_warmed_again"),
                     )
-                    self._start(self._first, executor)
+                    self._start(self._first, executor, now)
 
 
 @dataclass
 class _Losses:
-    """How often an executor has lost a worker."""
+    """How often an executor has lost most of its tasks."""
 
-    killed: int = 0
+    so_far: Counts = field(default_factory=Counts)
     in_a_row: int = 0
     rests: float = REST
     rests_until: float = 0.0
 
-    def count(self, killed: int) -> None:
-        """Take the tasks that have been killed there so far."""
-        self.in_a_row = self.in_a_row + 1 if killed > self.killed else 0
-        self.killed = killed
+    def count(self, now: Counts) -> None:
+        """Take what has become of its tasks so far. Copies that lose on a sound executor are fewer than its tasks."""
+        killed, done = now.killed - self.so_far.killed, now.done - self.so_far.done
+        self.in_a_row = self.in_a_row + 1 if killed > 0 and killed >= done else 0
+        self.so_far = now
 
     def rest(self, now: float) -> None:
         """It is warmed now."""
@@ -183,37 +246,58 @@ HOLD = 0.1
 """Seconds that a task goes on which starts a worker, so that the tasks beside it start others."""
 
 
-def first_tasks(
-    stages: Stages,
-    executor: Executor,
-    anchors: Anchors,
-    shipped: Sequence[Shipped],
-    *,
-    copied: bool,
-) -> None:
-    """Run tasks on an executor as a timestep does: a source's, and one after an exchange; then one for each core.
+@dataclass(frozen=True, kw_only=True)
+class FirstTasks:
+    """First tasks as jobs of Spark: pairs such as those of a timestep, and then one for each slot."""
 
-    Returns when they have ended. shipped: programs that they load. copied: whether Spark may copy them: it refuses
-    barrier stages where it decides how many executors run.
-    """
-    load, nothing = FirstCall(tuple(shipped)), FirstCall(())
-    anchor = anchors.of({0: executor})
-    for _ in range(ROUNDS):
-        read = stages.call(stages.numbers(1, anchor), load, None, copied=copied)
-        exchange = stages.exchange(read, 1)
+    stages: Stages
+    jobs: Jobs
+    anchors: Callable[[], Anchors | None]
+    """Returns what holds tasks in place; None if nothing does: then none are run."""
+    shipped: Callable[[], Sequence[Shipped]]
+    """Returns the programs that they load."""
+    limits: SessionLimits
+    tag: str
+    """What the tags of these jobs begin with."""
+
+    def run(self, executor: Executor) -> None:
+        """See `First`."""
+        anchors = self.anchors()
+        if anchors is None:
+            return
+        tag = self._tag(executor.id)
+        self.jobs.describe(f"rechannel: first tasks of executor {executor.id}")
+        self.jobs.tag(tag)
         try:
-            stages.collect(stages.call(exchange.read(0, 1, anchor), nothing, None, copied=copied))
+            self._run(executor, anchors)
         finally:
-            exchange.release()
-    if executor.cores > 1:
-        every = anchors.of(dict.fromkeys(range(executor.cores), executor))
-        workers = stages.numbers(executor.cores, every)
-        stages.collect(stages.call(workers, replace(load, hold=HOLD), None, copied=copied))
+            self.jobs.untag(tag)
 
+    def cancel(self, executor: str) -> None:
+        """See `First`."""
+        self.jobs.cancel(self._tag(executor))
 
-def elastic(spark: Any) -> bool:
-    """Return whether Spark decides how many executors a session has."""
-    return str(spark.conf.get("spark.dynamicAllocation.enabled", "false")).lower() == "true"
+    def _tag(self, executor: str) -> str:
+        return f"{self.tag}-first-{executor}"
+
+    def _run(self, executor: Executor, anchors: Anchors) -> None:
+        load, nothing = FirstCall(tuple(self.shipped())), FirstCall(())
+        anchor = anchors.of({0: executor})
+        for _ in range(ROUNDS):
+            exchange = self.stages.exchange(self._call(self.stages.numbers(1, anchor), load), 1)
+            try:
+                self.stages.collect(self._call(exchange.read(0, 1, anchor), nothing))
+            finally:
+                exchange.release()
+        slots = 1 if self.limits.amounts else executor.cores // self.limits.task_cpus
+        if slots > 1:
+            every = anchors.of(dict.fromkeys(range(slots), executor))
+            workers = self.stages.numbers(slots, every)
+            self.stages.collect(self._call(workers, replace(load, hold=HOLD)))
+
+    def _call(self, rows: Rows, call: FirstCall) -> Rows:
+        """Spark refuses barrier stages where it decides how many executors run: copies may win there."""
+        return self.stages.call(rows, call, None, copied=self.limits.dynamic)
 
 
 def speculative(spark: Any) -> bool:

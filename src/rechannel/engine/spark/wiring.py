@@ -19,9 +19,9 @@ from rechannel.engine.spark.public import PersistedExchange
 from rechannel.engine.spark.runner import SparkRunner
 from rechannel.engine.spark.session.profiles import Profiles
 from rechannel.engine.spark.session.session import advise, is_connect
-from rechannel.engine.spark.session.session_limits import shares_executors
+from rechannel.engine.spark.session.session_limits import Kind, shares_executors
 from rechannel.engine.spark.stages import FrameStages, Stages
-from rechannel.engine.spark.warming import Warming, speculative
+from rechannel.engine.spark.warming import FirstTasks, Warming, speculative
 from rechannel.engine.stages.runner import Timestep
 from rechannel.engine.stages.sink_buffers import sink_buffer_tables
 from rechannel.engine.stages.sink_rows import RowsOf
@@ -69,7 +69,8 @@ def spark_runner(
         ahead=not connect,
         executors=cluster.executors if cluster.limits.has_executors else None,
         profile=Profiles(cluster.limits).of,
-        cores=sum(executor.cores for executor in cluster.executors()),
+        cores=_local_cores(spark, cluster),
+        task_cpus=cluster.limits.task_cpus,
     )
     runner.placing = _placing(spark, cluster, runner)
     return runner, partial(_rows_of, runner)
@@ -103,22 +104,40 @@ def _stages(spark: Any, *, connect: bool) -> Stages:
     return planned_stages(spark) or FrameStages(spark, SharedExchange)
 
 
+def _local_cores(spark: Any, cluster: SparkCluster) -> int:
+    """Return the cores of a local master; 0 = not known, because `spark.default.parallelism` stands for them."""
+    given = spark.conf.get("spark.default.parallelism", None)
+    if cluster.limits.kind is not Kind.LOCAL or given is not None:
+        return 0
+    return sum(executor.cores for executor in cluster.executors())
+
+
 def _placing(spark: Any, cluster: SparkCluster, runner: SparkRunner) -> Placing | None:
     """Return the placing of tasks; None if there cannot be several executors."""
     limits = cluster.limits
     if not limits.has_executors:
         return None
-    warming = Warming(
-        executors=cluster.executors,
-        warm=runner.warm,
-        killed=cluster.killed if speculative(spark) else None,
-    )
-    return Placing(
+    made = Placing(
         cluster.executors,
         lambda: Anchors.open(spark),
         lambda operator: shares_executors(limits, operator.resources),
-        warming,
     )
+    if not isinstance(runner.stages, FrameStages):  # which places no tasks without state
+        first = FirstTasks(
+            stages=runner.stages,
+            jobs=runner.jobs,
+            anchors=made.anchors,
+            shipped=runner.shipped,
+            limits=limits,
+            tag=runner.tag,
+        )
+        made.warming = Warming(
+            executors=made.alive,
+            first=first,
+            counts=cluster.counts,
+            copies=speculative(spark),
+        )
+    return made
 
 
 def _cannot_tell(frame: DataFrame) -> bool:

@@ -19,16 +19,27 @@ SHORT_MS = 100.0
 class ShortTasks:
     """What the tasks of each operator took in the latest timestep."""
 
+    _sizes: dict[str, float] = field(default_factory=dict)
     _took_ms: dict[str, float] = field(default_factory=dict)
+    """For each unit of size."""
+
+    def number(self, operator: str, tasks: int, at_once: int, size: float) -> int:
+        """Return how many tasks read what `tasks` would.
+
+        at_once: tasks that run at once; 0 = not known. size: of what is read, in any unit that is the same every time.
+        """
+        self._sizes[operator] = size
+        took = self._took_ms.get(operator)
+        if took is None or not 0 < at_once < tasks or took * size / at_once > SHORT_MS:
+            return tasks
+        return at_once
 
     def learn(self, reports: Iterable[UnitReport]) -> None:
-        """Remember what tasks took."""
+        """Remember what tasks took for the size that they were given last."""
         for report in reports:
-            self._took_ms[report.operator] = report.took_ms
+            if self._sizes.get(report.operator, 0) > 0:
+                self._took_ms[report.operator] = report.took_ms / self._sizes[report.operator]
 
-    def number(self, operator: str, tasks: int, cores: int) -> int:
-        """Return how many tasks read what `tasks` would. cores: tasks that run at once; 0 = not known."""
-        took = self._took_ms.get(operator)
-        if took is None or not 0 < cores < tasks or took / cores > SHORT_MS:
-            return tasks
-        return cores
+    def forget(self) -> None:
+        """Forget everything: a timestep has failed, perhaps because its tasks were too few."""
+        self._took_ms.clear()

@@ -9,10 +9,8 @@ from rechannel.engine.spark.daemon import ARCHIVE, quiet, without_archive
 
 LOOK = """
 import sys
-from importlib import import_module
-from rechannel.engine.spark.daemon import NEEDED
-for name in NEEDED:
-    import_module(name)
+from rechannel.engine.spark.daemon import load
+load()
 wanted = ["pyspark.worker", "pyarrow.compute", "rechannel.kernels.tasks.source_task"]
 wanted += ["rechannel.kernels.tasks.stateful_task", "pandas"]
 wanted += ["rechannel.kernels.lsm.ahead", "rechannel.operators.window.logic", "rechannel.state.stores.local"]
@@ -59,3 +57,13 @@ def test_the_archive_of_the_pyspark_that_is_installed_is_left_out(tmp_path):
     rest = ["", str(here), str(tmp_path / "nowhere")]
     assert without_archive([own, other, *rest]) == [other, *rest]
     assert without_archive([own, other]) == [own, other], "nothing else holds it"
+
+
+def test_a_directory_of_the_path_that_cannot_be_read_is_left_alone(monkeypatch):
+    """Imports pass over it as well."""
+
+    def refuse(*given, **more):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("os.stat", refuse)
+    assert without_archive(["/secret", "/other"]) == ["/secret", "/other"]

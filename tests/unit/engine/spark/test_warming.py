@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from rechannel.engine.reconfigure.cluster import Executor
+from rechannel.engine.reconfigure.cluster import Counts, Executor
 from rechannel.engine.spark import warming as module
 from rechannel.engine.spark.placing import Placing
-from rechannel.engine.spark.warming import PATIENCE, REST, Warming, first_tasks
+from rechannel.engine.spark.session.session_limits import Kind, SessionLimits
+from rechannel.engine.spark.warming import PATIENCE, REST, FirstTasks, Warming
 from rechannel.model.configuration import OperatorConfiguration
 
 
@@ -22,27 +23,45 @@ def executors(*ids: str, cores: int = 1) -> list[Executor]:
 class World:
     """Executors, a clock, and first tasks that end when they are told to. Threads are called one by one."""
 
-    def __init__(self, *ids: str, killed: bool = False) -> None:
+    def __init__(self, *ids: str, copies: bool = False) -> None:
         self.alive = executors(*ids)
         self.now = 0.0
+        self.done: dict[str, int] = {}
         self.kills: dict[str, int] = {}
         self.warmed: list[str] = []
+        self.cancelled: list[str] = []
         self.waiting: list[Callable[[], None]] = []
-        self.error: Exception | None = None
+        self.steps: list[Callable[[], None]] = []
+        self.errors: list[Exception] = []
+        self.elsewhere = 0
+        """How many first tasks Spark has run on another executor."""
         self.made = Warming(
             executors=lambda: self.alive,
-            warm=self.warm,
-            killed=(lambda: self.kills) if killed else None,
+            first=self,
+            counts=self.counts,
+            copies=copies,
             clock=lambda: self.now,
             pause=self.pause,
         )
         self.made._start = self.start  # type: ignore[method-assign]
-        self.steps: list[Callable[[], None]] = []
 
-    def warm(self, executor: Executor) -> None:
+    def counts(self) -> dict[str, Counts]:
+        return {
+            each.id: Counts(done=self.done.get(each.id, 0), killed=self.kills.get(each.id, 0))
+            for each in self.alive
+        }
+
+    def run(self, executor: Executor) -> None:
         self.warmed.append(executor.id)
-        if self.error is not None:
-            raise self.error
+        if self.errors:
+            raise self.errors.pop()
+        if self.elsewhere:
+            self.elsewhere -= 1
+        else:
+            self.done[executor.id] = self.done.get(executor.id, 0) + 1
+
+    def cancel(self, executor: str) -> None:
+        self.cancelled.append(executor)
 
     def start(self, run: Callable[..., None], *given: object) -> None:
         if given:
@@ -57,15 +76,16 @@ class World:
 
     def watch(self, *steps: Callable[[], None]) -> None:
         """Run the watching thread here; each step is a pause of it."""
-        self.steps = list(steps)
+        self.steps = [*steps, self.end]
         self.made._watch()
+
+    def end(self) -> None:
+        raise ConnectionError("the test ends here")
 
     def pause(self, seconds: float) -> None:
         self.now += seconds
         if self.steps:
             self.steps.pop(0)()
-        else:
-            raise ConnectionError("the test ends here")
 
 
 def test_when_a_stream_begins_all_executors_are_used_while_they_are_warmed():
@@ -122,17 +142,60 @@ def test_no_executor_is_kept_waiting_for_long():
     assert world.look() == set()
 
 
-def test_first_tasks_that_fail_keep_no_executor_from_its_work(caplog):
+def test_first_tasks_that_fail_are_run_again_for_as_long_as_an_executor_may_wait(caplog):
+    """A driver that retries a timestep cancels, and a program may change meanwhile."""
     caplog.set_level("DEBUG", logger="rechannel")
     world = World("0")
     world.look()
     world.finish()
-    world.alive, world.error = executors("0", "1"), RuntimeError("gone\nstack")
+    world.alive, world.errors = executors("0", "1"), [RuntimeError("cancelled\nstack")]
     assert world.look() == {"1"}
     world.finish()
+    assert world.warmed == ["0", "1", "1"]
     assert world.look() == set()
-    (record,) = [each for each in caplog.records if each.message.startswith("executor 1")]
+    (record,) = [each for each in caplog.records if "executor 1" in each.message]
     assert "stack" not in record.message
+    world.alive, world.errors = executors("0", "1", "2"), [RuntimeError("no")] * 10_000
+    began = world.now
+    assert world.look() == {"2"}
+    world.finish()
+    assert PATIENCE <= world.now - began < PATIENCE + 1
+    assert world.look() == set()
+
+
+def test_first_tasks_that_spark_has_run_elsewhere_are_run_again():
+    world = World("0")
+    world.look()
+    world.finish()
+    world.alive, world.elsewhere = executors("0", "1"), 2
+    assert world.look() == {"1"}
+    world.finish()
+    assert world.warmed == ["0", "1", "1", "1"]
+    assert world.look() == set()
+
+
+def test_first_tasks_that_wait_for_slots_for_good_are_cancelled():
+    world = World("0")
+    world.look()
+    world.finish()
+    world.alive = executors("0", "1")
+    assert world.look() == {"1"}
+
+    def waits(executor: Executor) -> None:
+        world.run = cancelled  # type: ignore[method-assign]
+        world.watch(*[lambda: None] * int(module.LONGEST / module.PAUSE - 5))
+        assert world.cancelled == []
+        assert world.look() == set(), "it is used long before"
+        world.watch(*[lambda: None] * 10)
+        assert set(world.cancelled) == {"1"}
+        raise RuntimeError("cancelled")
+
+    def cancelled(executor: Executor) -> None:
+        raise AssertionError("again")
+
+    world.run = waits  # type: ignore[method-assign]
+    world.finish()
+    assert world.made._running == {}
 
 
 def test_a_replacement_is_found_before_the_next_timestep():
@@ -158,15 +221,28 @@ def test_what_is_closed_begins_nothing():
     world.made.close()
     world.finish()
     assert world.warmed == []
+    running = World("0")
+    running.look()
+    running.run = lambda executor: running.made.close()  # type: ignore[method-assign]
+    running.finish()
+    assert running.cancelled == ["0"]
+    started: list[Any] = []
+    made = Warming(executors=list, first=world, counts=dict)
+    made.close()
+    made.look(executors("0"))
+    assert not [each for each in threading.enumerate() if each.name == "rechannel-warming"], started
 
 
-def seconds(world: World, many: int, kill: Sequence[str] = ()) -> list[Callable[[], None]]:
-    """Pauses of some seconds; in the middle of each, tasks of these executors are killed."""
+def seconds(
+    world: World, many: int, kill: Sequence[str] = (), done: int = 1
+) -> list[Callable[[], None]]:
+    """Pauses of some seconds; in the middle of each, a task of these executors is killed, and some are done."""
     steps: list[Callable[[], None]] = [lambda: None] * (many * module.LOOKS)
 
     def lose() -> None:
         for id_ in kill:
             world.kills[id_] = world.kills.get(id_, 0) + 1
+            world.done[id_] = world.done.get(id_, 0) + done
 
     for second in range(many):
         steps[second * module.LOOKS + 3] = lose
@@ -174,7 +250,7 @@ def seconds(world: World, many: int, kill: Sequence[str] = ()) -> list[Callable[
 
 
 def test_an_executor_that_loses_its_worker_time_and_again_is_warmed_again_and_rests():
-    world = World("0", "1", killed=True)
+    world = World("0", "1", copies=True)
     world.look()
     world.finish()
     world.watch(*seconds(world, 3, ["1"]))
@@ -195,7 +271,7 @@ def test_an_executor_that_loses_its_worker_time_and_again_is_warmed_again_and_re
 
 @pytest.mark.parametrize("killed", [["0", "1"], []])
 def test_one_executor_at_least_stays_in_use(killed):
-    world = World("0", "1", killed=True)
+    world = World("0", "1", copies=True)
     world.look()
     world.finish()
     world.watch(*seconds(world, 8, killed))
@@ -203,13 +279,32 @@ def test_one_executor_at_least_stays_in_use(killed):
 
 
 def test_single_losses_warm_nothing_again():
-    world = World("0", "1", killed=True)
+    world = World("0", "1", copies=True)
     world.look()
     world.finish()
     for _ in range(4):
         world.watch(*seconds(world, 1, ["1"]), *seconds(world, 2))
     assert world.warmed == ["0", "1"]
     assert world.waiting == []
+
+
+def test_copies_that_lose_on_a_sound_executor_are_no_losses():
+    world = World("0", "1", copies=True)
+    world.look()
+    world.finish()
+    world.watch(*seconds(world, 10, ["1"], done=2))
+    assert world.warmed == ["0", "1"]
+
+
+def test_an_executor_that_is_warmed_again_is_not_released_by_its_first_warming():
+    world = World("0", "1", copies=True)
+    world.look()
+    late = world.waiting.pop()
+    world.finish()
+    world.watch(*seconds(world, 3, ["1"]))
+    assert world.look() == {"1"}
+    late()
+    assert world.look() == {"1"}
 
 
 def test_a_watch_that_fails_is_begun_again_by_the_next_look():
@@ -233,7 +328,8 @@ def test_tasks_keep_off_a_cold_executor_and_go_there_once_it_is_warm():
             return {task: executor.id for task, executor in places.items()}
 
     anchors: Any = Recording()
-    made = Placing(lambda: world.alive, lambda: anchors, lambda operator: True, world.made)
+    made = Placing(lambda: world.alive, lambda: anchors, lambda operator: True)
+    made.warming = world.made
     made.look()
     world.finish()
     made.look()
@@ -286,20 +382,95 @@ class Anchors:
         return [executor.id for executor in places.values()]
 
 
-@pytest.mark.parametrize("cores", [1, 3])
-def test_first_tasks_run_on_their_executor_and_one_for_each_core(cores):
-    stages, anchors = Stages(), Anchors()
+class Jobs:
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def describe(self, text: str) -> None:
+        self.said.append(text)
+
+    def tag(self, tag: str) -> None:
+        self.said.append(f"+{tag}")
+
+    def untag(self, tag: str) -> None:
+        self.said.append(f"-{tag}")
+
+    def cancel(self, tag: str) -> None:
+        self.said.append(f"!{tag}")
+
+
+def first_tasks(stages: Stages, *, anchors: Any = Anchors, **limits: Any) -> FirstTasks:
+    return FirstTasks(
+        stages=stages,  # type: ignore[arg-type]
+        jobs=Jobs(),
+        anchors=anchors,
+        shipped=list,
+        limits=SessionLimits(master="spark://h", kind=Kind.STANDALONE, **limits),
+        tag="job",
+    )
+
+
+@pytest.mark.parametrize(
+    ("cores", "limits", "slots"),
+    [
+        (1, {}, 1),
+        (3, {}, 3),
+        (5, {"task_cpus": 2}, 2),
+        (4, {"task_cpus": 4}, 1),
+        (4, {"amounts": {"gpu": 1.0}}, 1),
+        (2, {"dynamic": True}, 2),
+    ],
+)
+def test_first_tasks_run_on_their_executor_and_one_for_each_slot(cores, limits, slots):
+    stages = Stages()
     (executor,) = executors("7", cores=cores)
-    first_tasks(stages, executor, anchors, (), copied=False)  # type: ignore[arg-type]
-    alone = [(["7"], 0.0, False)] * (2 * module.ROUNDS)
-    every = [(["7"] * cores, module.HOLD, False)] if cores > 1 else []
+    made = first_tasks(stages, **limits)
+    made.run(executor)
+    copied = limits.get("dynamic", False)
+    alone = [(["7"], 0.0, copied)] * (2 * module.ROUNDS)
+    every = [(["7"] * slots, module.HOLD, copied)] if slots > 1 else []
     assert stages.calls == alone + every
     assert stages.released == module.ROUNDS
+    made.cancel("7")
+    said = ["rechannel: first tasks of executor 7", "+job-first-7", "-job-first-7", "!job-first-7"]
+    assert made.jobs.said == said  # type: ignore[attr-defined]
+
+
+def test_where_tasks_cannot_be_placed_there_are_no_first_ones():
+    stages = Stages()
+    first_tasks(stages, anchors=lambda: None).run(executors("7")[0])
+    assert stages.calls == []
+
+
+def test_a_change_that_is_prepared_counts_an_executor_that_is_still_cold():
+    world = World("0", "1")
+    made = Placing(lambda: world.alive, Anchors, lambda operator: True)  # type: ignore[arg-type, return-value]
+    made.warming = world.made
+    made.look()
+    world.finish()
+    world.alive = executors("0", "2")
+    made.look()
+    assert made.cores == 1
+    assert made.placed.executors == {"0": 1, "2": 1}
+    made.keep("change", 3)
+    world.alive = executors("0", "2", "3")
+    world.finish()
+    made.look()
+    assert made.cores == 2, "the one that starts for the change waits for it"
+    assert made.placed.executors == {"0": 1, "2": 1}
 
 
 def test_threads_are_no_reason_to_keep_a_program_running():
     began = threading.Event()
-    made = Warming(executors=list, warm=lambda executor: began.set())
+
+    class Told:
+        def run(self, executor: Executor) -> None:
+            began.set()
+
+        def cancel(self, executor: str) -> None:
+            pass
+
+    made = Warming(executors=lambda: executors("0"), first=Told(), counts=dict)
     made.look(executors("0"))
     assert began.wait(10)
     assert all(each.daemon for each in threading.enumerate() if each.name == "rechannel-warming")
