@@ -34,6 +34,10 @@ class Cold(Protocol):
     def look(self, alive: Sequence[Executor]) -> Set[str]:
         """Return their ids; never all of those given."""
 
+    @property
+    def awaited(self) -> bool:
+        """Whether another one may come at any moment."""
+
     def close(self) -> None:
         """Begin nothing more."""
 
@@ -169,11 +173,16 @@ class Placing:
     def anchor(self, operator: str, configuration: OperatorConfiguration) -> Anchor | None:
         """Return what makes Spark run the operator's tasks where they belong; None means anywhere."""
         with self._lock:
-            if len(self._alive) < 2 or not self._shares(configuration):
+            alone = len(self._alive) < 2 and not self._awaited
+            if alone or not self._shares(configuration):
                 self._held.pop(operator, None)
                 return None
             anchors = self._opened_once()
             return None if anchors is None else self._decide(operator, configuration, anchors)
+
+    @property
+    def _awaited(self) -> bool:
+        return self.warming is not None and bool(self._alive) and self.warming.awaited
 
     def forget(self, *, all_but: Set[str]) -> None:
         """Forget where tasks of other operators than these ran: the program has no others."""
@@ -181,13 +190,14 @@ class Placing:
             self._held = {name: held for name, held in self._held.items() if name in all_but}
 
     def away_from_new(self, tasks: int) -> Anchor | None:
-        """Return what keeps tasks without state off executors that are cold, or may start for a change; else None.
+        """Return what keeps tasks without state off executors that are cold or may come at any moment; else None.
 
         A task there would wait for the executor's first worker, and the timestep for the task.
         """
         with self._lock:
             used = self._executors
-            anchors = self._opened_once() if used and (self._kept_for or self._cold) else None
+            held = self._kept_for or self._cold or self._awaited
+            anchors = self._opened_once() if used and held else None
             if anchors is None:
                 return None
             return anchors.of({task: used[task % len(used)] for task in range(tasks)})

@@ -30,6 +30,8 @@ _LOG = logging.getLogger("rechannel")
 
 PATIENCE = 10.0
 """Seconds after which an executor gets tasks, whether its first ones have ended or not."""
+AWAITED = 60.0
+"""Seconds for which a replacement of a lost executor is expected."""
 LONGEST = 60.0
 """Seconds after which first tasks are cancelled: they may wait for slots that never are free together."""
 AT_ONCE = 8
@@ -72,6 +74,9 @@ class Warming:
     _warm: set[str] = field(default_factory=set)
     _cold: dict[str, float] = field(default_factory=dict)
     """By id of an executor: when its first tasks were asked for."""
+    _missing: int = 0
+    """Lost executors that nothing has replaced."""
+    _awaited_until: float = 0.0
     _running: dict[str, float] = field(default_factory=dict)
     """By id of an executor: when its first tasks began."""
     _losses: dict[str, _Losses] = field(default_factory=dict)
@@ -89,6 +94,8 @@ class Warming:
         with self._lock:
             now, ids = self.clock(), {executor.id for executor in alive}
             late = {id_ for id_, since in self._cold.items() if now - since >= PATIENCE}
+            if lost := len((self._warm | self._cold.keys()) - ids):
+                self._missing, self._awaited_until = self._missing + lost, now + AWAITED
             self._warm = (self._warm | late) & ids
             self._cold = {i: at for i, at in self._cold.items() if i in ids and i not in late}
             new = [each for each in alive if each.id not in self._warm | self._cold.keys()]
@@ -96,6 +103,7 @@ class Warming:
                 self._warm, self._cold = ids, {}
             else:
                 self._cold.update({executor.id: now for executor in new})
+            self._missing = max(0, self._missing - len(new))
             self._losses = {i: known for i, known in self._losses.items() if i in ids}
             for executor in new:
                 self._start(self._first, executor, now)
@@ -103,6 +111,11 @@ class Warming:
                 self._watching = True
                 self._start(self._watch)
             return frozenset(self._cold)
+
+    @property
+    def awaited(self) -> bool:
+        """Whether a replacement may come at any moment, and get tasks from Spark before it is seen here."""
+        return self._missing > 0 and self.clock() < self._awaited_until
 
     def close(self) -> None:
         """Begin nothing more, and end what has begun."""

@@ -9,6 +9,9 @@ import pytest
 
 from rechannel.engine.spark.session.session import (
     ADVICE,
+    COPIED_AFTER,
+    DAEMON,
+    DAEMON_MODULE,
     SOCKETS,
     SOCKETS_DIR,
     _defaults,
@@ -126,6 +129,19 @@ def test_missing_java_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_what_stays_on_one_machine_is_not_compressed() -> None:
-    assert _defaults("local[2,4]")["spark.shuffle.compress"] == "false"
-    assert "spark.shuffle.compress" not in _defaults("spark://host:7077")
-    assert "spark.shuffle.compress" not in _defaults("local-cluster[2,1,1024]")
+    assert _defaults("local[2,4]", {})["spark.shuffle.compress"] == "false"
+    assert "spark.shuffle.compress" not in _defaults("spark://host:7077", {})
+    assert "spark.shuffle.compress" not in _defaults("local-cluster[2,1,1024]", {})
+
+
+@pytest.mark.parametrize(
+    ("master", "asked", "after"),
+    [
+        ("local[2,4]", {}, "500ms"),
+        ("spark://host:7077", {}, "2000ms"),
+        ("spark://host:7077", DAEMON, "500ms"),
+        ("spark://host:7077", {DAEMON_MODULE: "other"}, "2000ms"),
+    ],
+)
+def test_a_task_is_copied_once_it_has_taken_longer_than_a_new_worker_takes(master, asked, after):
+    assert _defaults(master, asked)[COPIED_AFTER] == after

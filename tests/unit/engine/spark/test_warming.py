@@ -350,6 +350,41 @@ def test_tasks_keep_off_a_cold_executor_and_go_there_once_it_is_warm():
     assert world.made._closed
 
 
+def test_while_a_replacement_is_awaited_tasks_are_held_where_they_are():
+    """Spark sends tasks to an executor some moments before it tells of it."""
+    world = World("0", "1")
+
+    class Recording:
+        def of(self, places: Any) -> Any:
+            return {task: executor.id for task, executor in places.items()}
+
+    anchors: Any = Recording()
+    made = Placing(lambda: world.alive, lambda: anchors, lambda operator: True)
+    made.warming = world.made
+    made.look()
+    world.finish()
+    assert made.away_from_new(1) is None
+    world.alive = executors("0")
+    made.look()
+    assert made.away_from_new(2) == {0: "0", 1: "0"}
+    assert made.anchor("a", OperatorConfiguration(tasks=2)) == {0: "0", 1: "0"}
+    world.now += module.AWAITED
+    assert made.away_from_new(2) is None
+    assert made.anchor("a", OperatorConfiguration(tasks=2)) is None
+    world.alive = executors("0", "2")
+    made.look()
+    world.finish()
+    made.look()
+    world.alive = executors("0")
+    made.look()
+    assert made.away_from_new(1) == {0: "0"}
+    world.alive = executors("0", "3")
+    made.look()
+    world.finish()
+    made.look()
+    assert made.away_from_new(1) is None, "it has come"
+
+
 class Stages:
     """Keeps what is called where."""
 

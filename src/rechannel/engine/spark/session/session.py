@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,13 +105,18 @@ DEFAULTS = {
     "spark.speculation.multiplier": "1.4",
     "spark.speculation.quantile": "0.5",
     "spark.speculation.interval": "50ms",
-    "spark.speculation.minTaskRuntime": "100ms",
     "spark.shuffle.sort.bypassMergeThreshold": "1000",
 }
 
 
-DAEMON = {"spark.python.daemon.module": "rechannel.engine.spark.daemon"}
+DAEMON_MODULE = "spark.python.daemon.module"
+DAEMON = {DAEMON_MODULE: "rechannel.engine.spark.daemon"}
 """What workers are forked from. Only where tasks surely find this package: on the driver's own machine."""
+COPIED_AFTER = "spark.speculation.minTaskRuntime"
+"""How long a task takes at least before Spark starts a copy of it. The task that loses ends with its Python worker, so
+that the next one there begins with a new worker. If that took longer than this, its copy would win again, and so on
+for good. A worker that is forked with its modules takes a quarter of a second, any other one more than a second."""
+FORKED_MS, IMPORTING_MS = 500, 2_000
 WITHIN = {"spark.shuffle.compress": "false"}
 """Of a session that has one machine, on which no row travels. LZ4 took a twentieth of the time of a large timestep."""
 
@@ -136,7 +142,7 @@ def session(
             minutes; "fast" = after 8 seconds (see "When things fail" in the documentation).
         config: further Spark settings, with `__` for dots (`spark__driver__memory="4g"`). On a cluster whose hosts
             have this package installed, `spark__python__daemon__module="rechannel.engine.spark.daemon"` saves every
-            new Python worker a second of CPU.
+            new Python worker a second of CPU, and lets Spark copy slow tasks after half a second instead of two.
 
     Raises:
         JavaError: Java is missing or older than 17.
@@ -158,7 +164,7 @@ def session(
     defaults = {
         APP_NAME: name,
         MASTER: where,
-        **_defaults(where),
+        **_defaults(where, {**given, **further}),
         **recovery_settings(recovery, {**given, **further}),
     }
     settings = beside_given(defaults, further, given) if given else {**defaults, **further}
@@ -180,15 +186,17 @@ def _find_python(master: str, *, submitted: bool) -> None:
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 
 
-def _defaults(master: str) -> dict[str, str]:
-    """What a session has on a master, unless something else is asked for."""
+def _defaults(master: str, asked: Mapping[str, str]) -> dict[str, str]:
+    """What a session has on a master, unless something else is asked for. asked: what is."""
     local = master.startswith("local[")
+    forked = local or asked.get(DAEMON_MODULE) == DAEMON[DAEMON_MODULE]
     return {
         **DEFAULTS,
         **{advice.key: advice.value for advice in ADVICE},
         **STEADY,
         **({**DAEMON, **WITHIN} if local else {SOCKETS: SOCKETS_DIR}),
         "spark.speculation": str(not local).lower(),
+        COPIED_AFTER: f"{FORKED_MS if forked else IMPORTING_MS}ms",
     }
 
 
