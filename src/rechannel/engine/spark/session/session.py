@@ -94,7 +94,12 @@ DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.python.worker.reuse": "true",
+    # A task waits that long for the executor that has its state; then any other will do. Tasks of an executor that has
+    # died wait as well, once for each kind of nearness, and Spark looks only so often whether they have waited enough.
     "spark.locality.wait": "500ms",
+    "spark.locality.wait.node": "0s",
+    "spark.locality.wait.rack": "0s",
+    "spark.scheduler.revive.interval": "100ms",
     # An executor that is given back hands on the shuffle files of timesteps under way before it ends.
     "spark.decommission.enabled": "true",
     "spark.storage.decommission.enabled": "true",
