@@ -1,8 +1,8 @@
 """Spark's own figures of tasks, from the status store of a classic session's driver.
 
-Private Spark classes, in this file only: `AppStatusStore`, its key-value store, `TaskDataWrapper`
-and the serializer that Spark writes such records to disk with. The store is there with the web
-interface switched off; Spark's listener thread fills it some milliseconds after a task ends.
+Private Spark classes, in this file only: `AppStatusStore`, its key-value store and `TaskDataWrapper`. The serializer
+that Spark writes such records to disk with also serves `engine/spark/private_executors.py`. The store is there with
+the web interface switched off; Spark's listener thread fills it some milliseconds after a task ends.
 
 What costs is the number of calls to the JVM and, from 8 KB on, the size of an answer (it then waits
 some 40 ms for an acknowledgement of TCP). So a stage is read by one short chain of calls with a

@@ -119,8 +119,8 @@ class Warming:
 
     def close(self) -> None:
         """Begin nothing more, and end what has begun."""
-        self._closed = True
         with self._lock:
+            self._closed = True
             ids = list(self._running)
         for id_ in ids:
             self.first.cancel(id_)
@@ -131,7 +131,7 @@ class Warming:
             made.start()
 
     def _first(self, executor: Executor, since: float) -> None:
-        """Run first tasks until some have ended there: Spark may have had them run elsewhere, or a driver cancels."""
+        """Run first tasks until some have ended there: Spark may run them elsewhere, or the program may change."""
         with self._room:
             while not self._over(executor, since):
                 if self._have_run(executor):
@@ -145,6 +145,8 @@ class Warming:
     def _have_run(self, executor: Executor) -> bool:
         """Run first tasks, and return whether they have ended on their executor."""
         with self._lock:
+            if self._closed:
+                return False
             self._running[executor.id] = self.clock()
         try:
             before = self._done(executor)
@@ -187,6 +189,7 @@ class Warming:
                 with self._lock:
                     known, now = self._warm | self._cold.keys(), self.clock()
                     stuck = [id_ for id_, at in self._running.items() if now - at >= LONGEST]
+                    self._running.update(dict.fromkeys(stuck, now))
                 if {executor.id for executor in alive} != known:
                     self.look(alive)
                 for id_ in stuck:
