@@ -96,8 +96,8 @@ def drive(place, timesteps, kills, seed):
         "killed": killed,
         "at": died,
         "failure": failure,
-        "retries": status["retries"],
-        "timestep": status["timestep"],
+        "retries": status.retries,
+        "timestep": status.timestep,
         "total": int(total),
     }
 

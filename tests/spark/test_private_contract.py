@@ -208,6 +208,22 @@ def test_tasks_without_state_are_the_same_where_they_are_held(spark, stages):
         assert collected(stages, rows) == sorted(text for _, _, text in expected(0, PARTITIONS))
 
 
+def test_tasks_are_not_held_on_an_executor_that_has_been_let_go(spark):
+    one, other = (Executor(id=id_, host="a", cores=1) for id_ in "12")
+    anchor = Anchors.open(spark).of({0: one, 1: other, 2: one})
+    held = anchor.hold(spark.range(0, 3, 1, 3)._jdf.queryExecution().toRdd())
+
+    def places():
+        partitions = held.partitions()
+        return [str(held.preferredLocations(each).mkString(",")) for each in partitions]
+
+    assert places() == ["executor_a_1", "executor_a_2", "executor_a_1"]
+    anchor.let_go({"1", "gone before"})
+    assert places() == ["", "executor_a_2", ""]
+    anchor.let_go({"1"})
+    assert places() == ["", "executor_a_2", ""]
+
+
 def test_stages_over_dataframes_and_of_several_producers(spark, stages):
     numbers = stages.call(stages.numbers(TASKS), by_number, None)
     frame = stages.call(spark.range(0, TASKS, 1, TASKS).where("id < 9"), by_number, None)
@@ -660,6 +676,9 @@ def on_a_cluster(place):
     until(lambda: context.getExecutorIds().size() == 2, "it ends")
     rows = spark.range(0, 90, 1, 9).mapInArrow(same, "id bigint").count()
     two = [executor.id for executor in executors.alive()]
+    mixed = anchors.of({task: three[task % 2] for task in range(PLACED)})
+    mixed.let_go([three[1].id])
+    at, unheld = one_round(spark, f"{place}/marks", mixed, 0)
     executors.request(3)
     again = until(lambda: len(alive := executors.alive()) == 3 and alive, "another one comes")
     return {
@@ -673,6 +692,7 @@ def on_a_cluster(place):
         "kills": [unharmed, kills],
         "ids": [[executor.id for executor in three], leaving, two, [each.id for each in again]],
         "rows": rows,
+        "let_go": [[at[task] for task in sorted(at)], len(unheld)],
     }
 
 
@@ -707,6 +727,14 @@ def test_first_tasks_are_of_barrier_stages_which_spark_does_not_copy(seen_on_a_c
         assert kinds == {"BarrierTaskContext": ROUNDS_FIRST + 2}
         assert workers == 2, "one for each core"
     assert seen_on_a_cluster["moved"] == {"0": 0, "1": 2 * ROUNDS_FIRST + 2, "2": 0}
+
+
+@pytest.mark.slow
+def test_no_task_waits_for_an_executor_that_has_been_let_go(seen_on_a_cluster):
+    """They would wait for 300 seconds. All executors are on one host, so tasks held on another may be with them."""
+    places, rows = seen_on_a_cluster["let_go"]
+    assert rows == PLACED * TASKS
+    assert set(places) <= {"0", "2"}
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import Any
+from zipimport import zipimporter
 
 NEEDED = (
     "rechannel.engine.spark.before_numpy",
@@ -34,6 +35,7 @@ def main() -> None:
     if "pyspark" not in sys.modules:
         sys.path[:] = without_archive(sys.path)
     load()
+    forget_archives()
     gc.collect()
     gc.freeze()
     daemon: Any = import_module("pyspark.daemon")
@@ -67,6 +69,17 @@ def without_archive(path: Sequence[str]) -> list[str]:
     held = [os.path.join(entry, ARCHIVE) for entry in path]  # noqa: PTH118
     same = {os.path.realpath(each) for each in held if os.path.isfile(each)}  # noqa: PTH113
     return [entry for entry in path if os.path.realpath(entry) not in same]
+
+
+def forget_archives() -> None:
+    """Drop what has been looked up in archives of the module search path; an import finds it again at no cost.
+
+    A worker begins by invalidating what was looked up, which reads the whole table of contents of every archive: one of
+    them is Spark's own, with thousands of classes.
+    """
+    found = sys.path_importer_cache
+    for entry in [each for each, finder in found.items() if isinstance(finder, zipimporter)]:
+        del found[entry]
 
 
 def quiet(worker: Callable[..., int]) -> Callable[..., int]:

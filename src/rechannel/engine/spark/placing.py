@@ -154,7 +154,18 @@ class Placing:
             )
             return self._alive
 
+    def let_go(self, lost: Set[str]) -> None:
+        """Hold no tasks on executors that are gone, by their ids, in the stages that have not begun yet."""
+        with self._lock:
+            self._let_go(lost)
+
+    def _let_go(self, lost: Set[str]) -> None:
+        for held in self._held.values():
+            if held.anchor is not None:
+                held.anchor.let_go(lost)
+
     def _use(self, alive: tuple[Executor, ...]) -> None:
+        self._let_go({each.id for each in self._alive} - {each.id for each in alive})
         self._alive = alive
         self._cold = frozenset() if self.warming is None else self.warming.look(alive)
         staying = tuple(executor for executor in alive if executor.id not in self._going)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -164,6 +164,8 @@ class Anchors:
         self._context: Any = spark.sparkContext._jsc.sc()
         self._union, self._collection = rdd.SQLPartitioningAwareUnionRDD, rdd.ParallelCollectionRDD
         self._python = jvm.org.apache.spark.api.python.PythonUtils
+        self._map = jvm.java.util.concurrent.ConcurrentHashMap
+        self._scala = jvm.scala.jdk.javaapi.CollectionConverters
         self._tag = jvm.scala.reflect.ClassTag.AnyRef()
         self._nothing = self._python.toSeq([])
 
@@ -173,8 +175,10 @@ class Anchors:
         try:
             anchors = cls(spark)
             trial = Executor(id="1", host="nowhere", cores=1)
-            held = anchors.of({0: trial}).hold(anchors._empty({}, 1))
+            anchor = anchors.of({0: trial})
+            held = anchor.hold(anchors._empty(anchors._map(), 1))
             found = str(held.preferredLocations(held.partitions()[0]).mkString(","))
+            anchor.let_go([trial.id])
         except (Py4JError, TypeError) as error:
             _LOG.warning(
                 "tasks are not placed: this Spark lacks what that needs: %s",
@@ -198,15 +202,19 @@ class Anchors:
             if executor not in lists:
                 location = self._CACHED + self._location(executor)
                 lists[executor] = self._python.toSeq([location, location])
-        locations = {partition: lists[executor] for partition, executor in places.items()}
-        return Anchor(self, self._python.toSeq([self._empty(locations, len(places))]), len(places))
+        locations = self._map(
+            {partition: lists[executor] for partition, executor in places.items()}
+        )
+        held = {partition: executor.id for partition, executor in places.items()}
+        return Anchor(self, self._empty(locations, len(places)), locations, held)
 
     def unite(self, parents: Any, partitions: int) -> Any:
         """One RDD of RDDs with the same number of partitions, i-th beside i-th."""
         return self._union(self._context, parents, partitions, self._tag)
 
-    def _empty(self, locations: Mapping[int, Any], partitions: int) -> Any:
-        held = self._python.toScalaMap(dict(locations))
+    def _empty(self, locations: Any, partitions: int) -> Any:
+        """An RDD without rows. locations: a Java map; what becomes of it counts for the stages that begin then."""
+        held = self._scala.asScala(locations)
         return self._collection(self._context, self._nothing, partitions, held, self._tag)
 
     @staticmethod
@@ -218,15 +226,29 @@ class Anchors:
 class Anchor:
     """Where the partitions of an RDD are computed."""
 
-    def __init__(self, anchors: Anchors, alone: Any, partitions: int) -> None:
-        """Made by `Anchors.of`. alone: a Scala list of the anchor."""
+    def __init__(
+        self, anchors: Anchors, empty: Any, locations: Any, held: Mapping[int, str]
+    ) -> None:
+        """Made by `Anchors.of`. locations: a Java map that `empty` reads. held: id of the executor, by partition."""
         self._anchors = anchors
-        self._alone = alone
-        self._partitions = partitions
+        self._alone = anchors._python.toSeq([empty])
+        self._locations = locations
+        self._held = dict(held)
+        self._partitions = len(held)
 
     def hold(self, rdd: Any) -> Any:
         """The same rows in the same partitions, each computed where it was put."""
         return self._anchors.unite(self._alone.appended(rdd), self._partitions)
+
+    def let_go(self, executors: Iterable[str]) -> None:
+        """Hold nothing on these any more, by their ids: partitions of stages that begin later are computed anywhere.
+
+        Spark asks where tasks belong when a stage begins, and else lets a task wait for an executor that is gone.
+        """
+        gone = set(executors)
+        for partition in [each for each, executor in self._held.items() if executor in gone]:
+            del self._held[partition]
+            self._locations.remove(partition)
 
 
 class PlacedNumbers:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -66,6 +66,8 @@ class Warming:
     first: First
     counts: Callable[[], Mapping[str, Counts]]
     """Returns what became of tasks, by id of the executor."""
+    lost: Callable[[Set[str]], None] = field(default=lambda ids: None)
+    """Told which executors are gone, by their ids, between two timesteps, too."""
     copies: bool = False
     """Whether Spark starts copies of tasks."""
     clock: Callable[[], float] = time.monotonic
@@ -190,8 +192,11 @@ class Warming:
                     known, now = self._warm | self._cold.keys(), self.clock()
                     stuck = [id_ for id_, at in self._running.items() if now - at >= LONGEST]
                     self._running.update(dict.fromkeys(stuck, now))
-                if {executor.id for executor in alive} != known:
+                there = {executor.id for executor in alive}
+                if there != known:
                     self.look(alive)
+                if lost := known - there:
+                    self.lost(lost)
                 for id_ in stuck:
                     self.first.cancel(id_)
                 looks += 1

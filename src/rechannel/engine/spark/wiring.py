@@ -135,6 +135,7 @@ def _placing(spark: Any, cluster: SparkCluster, runner: SparkRunner) -> Placing 
             executors=made.alive,
             first=first,
             counts=cluster.counts,
+            lost=made.let_go,
             copies=speculative(spark),
         )
     return made

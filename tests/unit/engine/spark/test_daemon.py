@@ -1,11 +1,14 @@
 """What Spark forks Python workers from."""
 
+import importlib
 import subprocess
 import sys
+import zipfile
+import zipimport
 
 import pytest
 
-from rechannel.engine.spark.daemon import ARCHIVE, quiet, without_archive
+from rechannel.engine.spark.daemon import ARCHIVE, forget_archives, quiet, without_archive
 
 LOOK = """
 import sys
@@ -57,6 +60,26 @@ def test_the_archive_of_the_pyspark_that_is_installed_is_left_out(tmp_path):
     rest = ["", str(here), str(tmp_path / "nowhere")]
     assert without_archive([own, other, *rest]) == [other, *rest]
     assert without_archive([own, other]) == [own, other], "nothing else holds it"
+
+
+def test_a_worker_reads_no_table_of_contents_of_an_archive_again(tmp_path, monkeypatch):
+    """Workers begin with `importlib.invalidate_caches`."""
+    archive = tmp_path / "modules.zip"
+    with zipfile.ZipFile(archive, "w") as made:
+        made.writestr("only_in_the_archive.py", "here = 1")
+        made.writestr("also_in_the_archive.py", "here = 2")
+    monkeypatch.syspath_prepend(str(archive))
+    assert importlib.import_module("only_in_the_archive").here == 1
+    read = []
+    real = zipimport._read_directory
+    monkeypatch.setattr(zipimport, "_read_directory", lambda name: read.append(name) or real(name))
+    importlib.invalidate_caches()
+    assert str(archive) in read
+    read.clear()
+    forget_archives()
+    importlib.invalidate_caches()
+    assert importlib.import_module("also_in_the_archive").here == 2
+    assert read == []
 
 
 def test_a_directory_of_the_path_that_cannot_be_read_is_left_alone(monkeypatch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -11,17 +10,7 @@ from rechannel.engine.reconfigure.cluster import Executor, FixedCluster
 from rechannel.engine.spark.placing import Placing
 from rechannel.engine.stages.runner import Placed
 from rechannel.model.configuration import OperatorConfiguration, Resources
-
-
-class Recording:
-    """Stands for private.Anchors: an anchor is the places it was made of."""
-
-    def __init__(self) -> None:
-        self.made: list[dict[int, str]] = []
-
-    def of(self, places: Mapping[int, Executor]) -> Any:
-        self.made.append({task: executor.id for task, executor in places.items()})
-        return self.made[-1]
+from tests.support.anchoring import Recording
 
 
 def cluster(*cores: int) -> FixedCluster:
@@ -75,6 +64,20 @@ def test_an_executor_dies_and_another_comes() -> None:
     made.look()
     made.anchor("a", FOUR)
     assert anchors.made == [{0: "0", 1: "1", 2: "0", 3: "1"}, {0: "0", 1: "2", 2: "0", 3: "3"}]
+
+
+def test_stages_that_begin_after_an_executor_has_died_wait_for_it_no_longer():
+    """Also those of timesteps that began before, and whose anchors they use."""
+    there, anchors = cluster(2, 2), Recording()
+    made = placing(there, anchors)
+    before = made.anchor("a", FOUR)
+    assert before == {0: "0", 1: "1", 2: "0", 3: "1"}
+    made.let_go({"1"})
+    assert before == {0: "0", 2: "0"}
+    assert made.places == {"a": {0: "0", 1: "1", 2: "0", 3: "1"}}, "the next timestep decides anew"
+    there.kill("0")
+    made.look()
+    assert before == {}
 
 
 def test_where_spark_cannot_tell_the_executors_are_those_known() -> None:

@@ -24,6 +24,7 @@ from rechannel.reconfigure.record import Phase, Record
 from rechannel.reconfigure.steps import apply_steps
 from rechannel.reconfigure.strategies import Strategy
 from rechannel.state.store import RangedStore
+from tests.support.anchoring import Recording
 from tests.support.changing import Paper, configuration, keyed
 
 HALF = changes.move("counts", [0, 1, 2, 3], 1)
@@ -153,7 +154,7 @@ def fetching(monkeypatch):
     Fetching.told = []
 
     def begun(cluster: FixedCluster, running: Configuration) -> Fetching:
-        anchors = SimpleNamespace(of=lambda places: places)
+        anchors: Any = Recording()
         placing = Placing(cluster.executors, lambda: anchors, lambda operator: True)
         placing.look()
         placing.anchor("counts", running.operators["counts"])

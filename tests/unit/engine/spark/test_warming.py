@@ -14,6 +14,7 @@ from rechannel.engine.spark.placing import Placing
 from rechannel.engine.spark.session.session_limits import Kind, SessionLimits
 from rechannel.engine.spark.warming import PATIENCE, REST, FirstTasks, Warming
 from rechannel.model.configuration import OperatorConfiguration
+from tests.support.anchoring import Recording
 
 
 def executors(*ids: str, cores: int = 1) -> list[Executor]:
@@ -30,6 +31,7 @@ class World:
         self.kills: dict[str, int] = {}
         self.warmed: list[str] = []
         self.cancelled: list[str] = []
+        self.lost: list[set[str]] = []
         self.waiting: list[Callable[[], None]] = []
         self.steps: list[Callable[[], None]] = []
         self.errors: list[Exception] = []
@@ -39,6 +41,7 @@ class World:
             executors=lambda: self.alive,
             first=self,
             counts=self.counts,
+            lost=lambda ids: self.lost.append(set(ids)),
             copies=copies,
             clock=lambda: self.now,
             pause=self.pause,
@@ -88,13 +91,6 @@ class World:
             self.steps.pop(0)()
 
 
-class Recording:
-    """Stands for private.Anchors: an anchor is the places it was made of."""
-
-    def of(self, places: Any) -> Any:
-        return {task: executor.id for task, executor in places.items()}
-
-
 def test_when_a_stream_begins_all_executors_are_used_while_they_are_warmed():
     world = World("0", "1")
     assert world.look() == set()
@@ -114,6 +110,17 @@ def test_an_executor_that_joins_is_cold_until_its_first_tasks_have_ended():
     world.finish()
     assert world.look() == set()
     assert world.warmed == ["0", "1"]
+
+
+def test_a_lost_executor_is_told_of_between_two_timesteps():
+    world = World("0", "1", "2")
+    world.look()
+
+    def dies() -> None:
+        world.alive = executors("0", "3")
+
+    world.watch(dies, lambda: None)
+    assert world.lost == [{"1", "2"}]
 
 
 def test_a_replacement_is_used_at_once_where_no_other_is_left():
