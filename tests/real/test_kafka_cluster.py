@@ -18,8 +18,8 @@ from rechannel.testing.loopback import Host, Loopback, loopback
 from tests.real.components.kafka import Kafka
 from tests.real.kafka_programs import contents
 from tests.spark.children import environment
+from tests.spark.losing import executors
 from tests.spark.programs import PATIENCE, journal_of, session, until
-from tests.spark.test_lost_executors import executors
 
 USERS, PARTITIONS, MORE = 5_000, 12, 14
 EVERY = 4

@@ -1,16 +1,12 @@
 """An executor that replaces a lost one runs tasks of its own before those of the stream, and then does its share."""
 
-from pathlib import Path
-
 import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
 from rechannel.engine.spark.private_executors import Executors
-from rechannel.testing.loopback import Host, loopback
-from tests.spark.children import environment
-from tests.spark.programs import PATIENCE, session, until
-from tests.spark.test_lost_executors import KEYS, PER_TIMESTEP, executors, numbers
+from tests.spark.losing import KEYS, PER_TIMESTEP, executors, numbers, two_hosts
+from tests.spark.programs import PATIENCE, until
 
 pytestmark = pytest.mark.slow
 
@@ -19,25 +15,9 @@ TIMESTEPS, AFTER, ROUNDS = 2_000, 12, 5
 
 def drive(place):
     """Kill an executor again and again under a stream that has copies of slow tasks; who did what."""
-    path = environment()["PYTHONPATH"]
-    hosts = [Host(address=f"127.0.0.{n}", environment={"PYTHONPATH": path}) for n in (2, 3)]
     shares = []
-    with loopback(Path(place) / "cluster", hosts) as cluster:
-        spark = session(
-            place,
-            cluster.url,
-            **cluster.settings,
-            spark__executor__memory="600m",
-            spark__executorEnv__PYTHONPATH=path,
-        )
-        source = rc.read(spark).generator(
-            numbers,
-            schema="k BIGINT, v BIGINT",
-            rows=TIMESTEPS * PER_TIMESTEP,
-            per_timestep=PER_TIMESTEP,
-            name="numbers",
-        )
-        totals = source.key_by("k").aggregate(total=agg.sum("v"), name="totals")
+    with two_hosts(place, TIMESTEPS) as (spark, keyed):
+        totals = keyed.aggregate(total=agg.sum("v"), name="totals")
         settings = rc.Settings(tasks=2, interval_ms=200)
         job = rc.Job(
             "totals", totals.write.noop(), state=f"{place}/state", settings=settings
@@ -61,7 +41,6 @@ def drive(place):
         job.stop(PATIENCE)
         timestep = job.status.timestep
         total = job.state("totals").selectExpr("sum(total)").collect()[0][0]
-        spark.stop()
     return {"shares": shares, "timestep": timestep, "total": int(total)}
 
 

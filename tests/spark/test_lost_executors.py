@@ -2,25 +2,15 @@
 
 import random
 import time
-from pathlib import Path
 
 import numpy as np
-import psutil
-import pyarrow as pa
 import pytest
 
 import rechannel as rc
-from rechannel.testing.loopback import Host, loopback
-from tests.spark.children import environment
-from tests.spark.programs import PATIENCE, journal_of, session, until
+from tests.spark.losing import PER_TIMESTEP, executors, two_hosts
+from tests.spark.programs import PATIENCE, journal_of, until
 
-TASKS, KEYS, PER_TIMESTEP = 6, 1000, 1000
-
-
-def numbers(start, stop):
-    """Rows as a function of their number."""
-    number = np.arange(start, stop, dtype=np.int64)
-    return pa.record_batch({"k": number * 7919 % KEYS, "v": number * 31 % 1000})
+TASKS = 6
 
 
 def slowly(key, state, rows):
@@ -28,16 +18,6 @@ def slowly(key, state, rows):
     if key < 8:
         time.sleep(0.25)
     return (state or 0) + sum(rows["v"])
-
-
-def executors(place):
-    """Processes of the executors of a cluster below a place."""
-    found = []
-    for process in psutil.process_iter(["cmdline", "cwd"]):
-        line = " ".join(process.info["cmdline"] or [])
-        if "CoarseGrainedExecutorBackend" in line and str(process.info["cwd"]).startswith(place):
-            found.append(process)
-    return found
 
 
 def beyond(job, timestep):
@@ -48,24 +28,8 @@ def beyond(job, timestep):
 def drive(place, timesteps, kills, seed):
     """Run a job on two hosts of one core while its executors are killed; what became of it."""
     choose = random.Random(seed)
-    path = environment()["PYTHONPATH"]
-    hosts = [Host(address=f"127.0.0.{n}", environment={"PYTHONPATH": path}) for n in (2, 3)]
-    with loopback(Path(place) / "cluster", hosts) as cluster:
-        spark = session(
-            place,
-            cluster.url,
-            **cluster.settings,
-            spark__executor__memory="600m",
-            spark__executorEnv__PYTHONPATH=path,
-        )
-        source = rc.read(spark).generator(
-            numbers,
-            schema="k BIGINT, v BIGINT",
-            rows=timesteps * PER_TIMESTEP,
-            per_timestep=PER_TIMESTEP,
-            name="numbers",
-        )
-        totals = source.key_by("k").track(slowly, state="total BIGINT", name="totals")
+    with two_hosts(place, timesteps) as (_, keyed):
+        totals = keyed.track(slowly, state="total BIGINT", name="totals")
         job = rc.Job(
             "totals",
             totals.write.parquet(f"{place}/out"),
@@ -91,7 +55,6 @@ def drive(place, timesteps, kills, seed):
         total = job.state("totals").selectExpr("sum(total)").collect()[0][0]
         if failure is None:
             job.stop(PATIENCE)
-        spark.stop()
     return {
         "killed": killed,
         "at": died,

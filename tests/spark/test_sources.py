@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gzip
 import json
 import os
 from decimal import Decimal
@@ -407,6 +408,94 @@ def test_records_that_do_not_fit_leave_as_dead_letters(spark, tmp_path):
     texts = job.memory("dead").column("row").to_pylist()
     assert sorted(texts) == ['{"user":', '{"user": "z", "v": "abc"}']
     job.stop()
+
+
+def letters_of(spark, tmp_path, given, **how):
+    """The rows that could be read, in the stream's order, and (file, text) of the dead letters, by file."""
+    read = rc.read(spark).files(given, name="in", on_error="dead_letter", **how)
+    good = read.write.memory("good")
+    job = rc.Job(
+        "letters", [good, rc.dead_letters(good).write.memory("dead")], state=tmp_path / "state"
+    ).start()
+    job.process_all_available(120)
+    rows, letters = job.memory("good").to_pylist(), job.memory("dead").to_pylist()
+    job.stop()
+    offsets = [json.loads(each["offset"] or "{}").get("file") for each in letters]
+    return rows, sorted(zip(offsets, (each["row"] for each in letters), strict=True), key=str)
+
+
+RECORDS = {
+    "json": ('{"v": 1}', '{"v": "x"}'),
+    "csv": ("1", "x"),
+    "xml": ("<row><v>1</v></row>", "<row><v>x</v></row>"),
+}
+"""One with a number, and one without, by format."""
+
+
+@pytest.mark.parametrize("kind", RECORDS)
+def test_a_record_that_cannot_be_read_says_which_file_it_is_from(spark, tmp_path, kind):
+    (good, bad), place = RECORDS[kind], tmp_path / "in ü%20"
+    place.mkdir()
+    names = [f"{place}/{name}.{kind}" for name in ("a b", "c[1]+#", "d\t")]
+    for name, record in zip(names, (good, bad, bad), strict=True):
+        Path(name).write_text(record)
+    options = {"rowTag": "row"} if kind == "xml" else {}
+    rows, letters = letters_of(spark, tmp_path, place, format=kind, schema="v int", options=options)
+    assert rows == [{"v": 1}]
+    assert letters == [(names[1], bad), (names[2], bad)]
+
+
+def test_records_of_several_lines_and_of_compressed_files_say_their_file(spark, tmp_path):
+    place = tmp_path / "in"
+    place.mkdir()
+    with gzip.open(place / "a.json.gz", "wt") as file:
+        file.write('[{"v": 1},\n{"v": 2}]')
+    with gzip.open(place / "b.json.gz", "wt") as file:
+        file.write('{"v":\n"x"}')
+    rows, letters = letters_of(
+        spark, tmp_path, place, format="json", schema="v int", options={"multiLine": True}
+    )
+    assert [row["v"] for row in rows] == [1, 2]
+    assert letters == [(f"{place}/b.json.gz", '{"v":\n"x"}')]
+
+
+def test_rows_of_files_with_dead_letters_keep_the_order_of_their_files(spark, tmp_path, caplog):
+    place = tmp_path / "in"
+    place.mkdir()
+    for number in range(4):
+        rows = [f'{{"k": "a", "v": {10 * number + at}}}' for at in range(3)]
+        file = place / f"{'dbca'[number]}.json"
+        file.write_text("\n".join([*rows[:1], '{"k":', *rows[1:]]))
+        os.utime(file, (number, number))
+    read = rc.read(spark).files(
+        place, format="json", schema="k string, v int", name="in", on_error="dead_letter"
+    )
+    last = read.key_by("k").aggregate(first=agg.first("v"), last=agg.last("v"), name="ends")
+    flows = [last.write.noop(), read.dead_letters.write.memory("dead")]
+    job = rc.Job("ends", flows, state=tmp_path / "state", settings=rc.Settings(tasks=3)).start()
+    job.process_all_available(120)
+    (row,) = job.state("ends").collect()
+    assert (row["first"], row["last"]) == (0, 32)
+    assert len(job.memory("dead")) == 4
+    job.stop()
+    assert [each for each in caplog.messages if "order" in each] == []
+
+
+def test_files_are_not_named_where_spark_does_not_tell(spark, tmp_path):
+    """A file has the column in which it would; or the session reads files in another way."""
+    place = tmp_path / "in"
+    place.mkdir()
+    bad = '{"v": "x", "_metadata": "mine"}'
+    (place / "a.json").write_text(f'{bad}\n{{"v": 1, "_metadata": "its"}}\n')
+    columns = "v int, _metadata string"
+    rows, letters = letters_of(spark, tmp_path / "1", place, format="json", schema=columns)
+    assert rows == [{"v": 1, "_metadata": "its"}]
+    assert letters == [(None, bad)]
+    other = spark.newSession()
+    other.conf.set("spark.sql.sources.useV1SourceList", "")
+    rows, letters = letters_of(other, tmp_path / "2", place, format="json", schema="v int")
+    assert rows == [{"v": 1}]
+    assert [text for _, text in letters] == [bad]
 
 
 def test_a_part_of_a_file_in_front_of_a_dataframe_function_is_that_part(spark, tmp_path):

@@ -15,6 +15,9 @@ from fractions import Fraction
 from rechannel.errors import DataflowError
 from rechannel.model.codec import row
 
+FILE_MARK = "\0"
+"""Stands before and after the file of a record that could not be read, in front of its text: no path contains it."""
+
 LONGEST = 10_000
 """Most timesteps that a bound looks at: their counts are kept in the journal's state."""
 

@@ -9,19 +9,20 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 
 from rechannel.errors import SchemaDriftError, SourceError, StorageError
-from rechannel.sources.input_files.malformed import COLUMN, parting, with_text
+from rechannel.model.bad_rows import FILE_MARK
+from rechannel.model.paths import path_of_uri
+from rechannel.sources.input_files.malformed import COLUMN, keeps_text_in, parting, with_text
 from rechannel.sources.input_files.malformed import settled as failing
 from rechannel.sources.input_files.seen import SeenFile
 from rechannel.sources.reader import Split, SplitReader
 from rechannel.sources.spark_types import arrow_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 _GLOB_MARKS = re.compile(r"([\\*?\[\]{}])")
@@ -49,6 +50,8 @@ _MAY_PASS = re.compile(
 _FRAMES = re.compile(r"^\s+at .*$", re.MULTILINE)
 _MALFORMED = "MALFORMED_RECORD_IN_PARSING"
 _COMPLAINTS = 5000
+_METADATA = "_metadata"
+"""Column in which Spark says which file a row is from, unless the file has a column of that name."""
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
@@ -102,10 +105,8 @@ class FileFormat:
         if not files:
             return empty_frame(self.spark, schema)
         try:
-            frame: DataFrame = (
-                self._reader(schema).schema(spark_schema(schema)).load(_escaped(files))
-            )
-            return frame
+            frame = self._reader(schema).schema(spark_schema(schema)).load(_escaped(files))
+            return _naming_files(frame) if keeps_text_in(self.options) == COLUMN else frame
         except Exception as error:
             raise _not_analysed(error, files) from error
 
@@ -126,7 +127,7 @@ class FileFormat:
         apart = replace(self, options=parting(self.options))
         rows = apart.frame(with_text(schema), [file])
         found = rows.where(rows[COLUMN].isNotNull()).limit(1).collect()
-        return None if not found else str(found[0][COLUMN])
+        return None if not found else str(found[0][COLUMN]).split(FILE_MARK, 2)[2]
 
     def _reader(self, columns: pa.Schema | None = None) -> Any:
         # A session may be configured to skip what it cannot read; a stream that skips loses rows.
@@ -137,6 +138,25 @@ class FileFormat:
             )
         strict = failing(self.name, self.options, columns)
         return self.spark.read.format(self.name).options(**{**settled, **strict, **self.options})
+
+
+def _naming_files(rows: DataFrame) -> DataFrame:
+    """Put its file in front of the text of every malformed record, see `FILE_MARK`; nothing if Spark does not tell."""
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import functions as F  # noqa: N812
+
+    def named(file: Column) -> DataFrame:
+        mark = F.lit(FILE_MARK)
+        return rows.withColumn(COLUMN, F.concat(mark, file, mark, F.col(COLUMN)))
+
+    if _METADATA not in {name.lower() for name in rows.columns}:
+        try:
+            made = named(F.col(f"{_METADATA}.file_path"))
+            _ = made.schema
+            return made
+        except AnalysisException:
+            pass
+    return named(F.lit(""))
 
 
 def _escaped(files: Sequence[str]) -> list[str]:
@@ -182,7 +202,7 @@ def malformed_file(error: BaseException) -> str | None:
     found = _UNREADABLE.search(text)
     if found is None or _MALFORMED not in text:
         return None
-    return unquote(found["file"].removeprefix("file://"))
+    return path_of_uri(found["file"])
 
 
 def unreadable(error: Exception) -> SourceError | None:
@@ -195,7 +215,7 @@ def unreadable(error: Exception) -> SourceError | None:
     found = _UNREADABLE.search(text)
     if found is None:
         return None
-    file = found["file"].removeprefix("file://")
+    file = path_of_uri(found["file"])
     if _OTHER_COLUMNS.search(text):
         msg = (
             f"{file} has other columns than the stream was started with: move it away or write it"

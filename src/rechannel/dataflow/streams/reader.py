@@ -38,7 +38,13 @@ from rechannel.sources.connectors import (
 )
 from rechannel.sources.frame import HandoverConnector
 from rechannel.sources.ingest.connector import IngestConnector
-from rechannel.sources.input_files.malformed import COLUMN, FORMATS, parting, with_text
+from rechannel.sources.input_files.malformed import (
+    COLUMN,
+    FORMATS,
+    keeps_text_in,
+    parting,
+    with_text,
+)
 from rechannel.sources.kafka.connector import KafkaConnector, OnLost, Starting
 
 
@@ -108,6 +114,9 @@ class Reader:
             skip=(skip,) if isinstance(skip, str) else tuple(skip),
         )
         derived = DerivedName(files_name(place))
+        if keeps_text_in(connector.options) == COLUMN:
+            msg = f"files ({caller()}): {COLUMN} is Rechannel's own: name another column in columnNameOfCorruptRecord"
+            raise DataflowError(msg)
         if has_dead_letters("files", on_error):
             return self._parted(connector, derived, on_error, name=name, tasks=tasks)
         return self.connector(connector, derived, name=name, tasks=tasks)
@@ -127,6 +136,9 @@ class Reader:
                 f"files ({caller()}): on_error='dead_letter' parts records of {', '.join(FORMATS)} that do not fit the"
                 " columns: give schema=, and read other formats without it"
             )
+            raise DataflowError(msg)
+        if COLUMN in connector.schema.names:
+            msg = f"files ({caller()}): {COLUMN} is Rechannel's own: read records without it, or without on_error="
             raise DataflowError(msg)
         kept = replace(
             connector,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rechannel.engine.reconfigure.cluster import Cluster
@@ -257,4 +257,8 @@ class ClusterPreparer:
                 self.cluster.request(needed)
             elif max(len(alive), before) > needed:
                 self.cluster.request(needed)
-                self.cluster.decommission(surplus(needed, alive, self.places()))
+                self._give_back(surplus(needed, alive, self.places()))
+
+    def _give_back(self, ids: Sequence[str]) -> None:
+        """Let executors end, by their ids."""
+        self.cluster.decommission(ids)

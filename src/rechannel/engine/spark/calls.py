@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote
 
 import rechannel.engine.spark.before_numpy  # noqa: F401 - has to come before numpy
 
@@ -24,6 +23,7 @@ from rechannel.kernels.tasks.report_table import fold
 from rechannel.kernels.tasks.source_task import SourceTask
 from rechannel.kernels.tasks.stateful_task import StatefulTask
 from rechannel.model.hashing import hash_columns
+from rechannel.model.paths import path_of_uri
 from rechannel.sources.reader import Split, SplitReader
 
 _settled: list[bool] = []
@@ -181,7 +181,7 @@ class FrameSourceCall:
         width = batch.num_columns
         files = batch.column(width - 2).dictionary_encode()
         numbers = np.array(
-            [self.files[plain_path(unquote(path))] for path in files.dictionary.to_pylist()],
+            [self.files[path_of_uri(path)] for path in files.dictionary.to_pylist()],
             dtype=np.uint64,
         )
         blocks = batch.column(width - 1).to_numpy(zero_copy_only=False).astype(np.uint64)
@@ -204,13 +204,6 @@ class FoldCall:
         """Take blobs of reports, yield fewer."""
         settle()
         yield from fold(batches, self.many)
-
-
-def plain_path(path: str) -> str:
-    """Return a path without the scheme of local files, so that Spark's names equal those of a directory listing."""
-    if path.startswith("file:"):
-        return "/" + path.removeprefix("file:").lstrip("/")
-    return path
 
 
 def _typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -35,15 +35,15 @@ def main() -> None:
     if "pyspark" not in sys.modules:
         sys.path[:] = without_archive(sys.path)
     load()
-    forget_archives()
-    gc.collect()
-    gc.freeze()
     daemon: Any = import_module("pyspark.daemon")
     if callable(getattr(daemon, "worker", None)):
         daemon.worker = quiet(daemon.worker)
     daemon.__dict__["print"] = import_module(
         "rechannel.engine.spark.session.quiet"
     ).print_unless_hung_up
+    forget_archives()
+    gc.collect()
+    gc.freeze()
     daemon.manager()
 
 
@@ -74,8 +74,8 @@ def without_archive(path: Sequence[str]) -> list[str]:
 def forget_archives() -> None:
     """Drop what has been looked up in archives of the module search path; an import finds it again at no cost.
 
-    A worker begins by invalidating what was looked up, which reads the whole table of contents of every archive: one of
-    them is Spark's own, with thousands of classes.
+    A worker begins by invalidating what was looked up. Up to Python 3.12, that reads the whole table of contents of
+    every archive: one of them is Spark's own, with thousands of classes.
     """
     found = sys.path_importer_cache
     for entry in [each for each, finder in found.items() if isinstance(finder, zipimporter)]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -21,6 +21,9 @@ from rechannel.model.configuration import OperatorConfiguration
 
 _LOG = logging.getLogger("rechannel")
 
+RECENT = 16
+"""Anchors of tasks without state that are remembered: of stages that may not have begun."""
+
 Open = Callable[[], Anchors | None]
 """Opens the means to place tasks; returns None if Spark offers none."""
 
@@ -33,6 +36,9 @@ class Cold(Protocol):
 
     def look(self, alive: Sequence[Executor]) -> Set[str]:
         """Return their ids; never all of those given."""
+
+    def give_back(self, ids: Set[str]) -> None:
+        """Expect no replacement of these."""
 
     @property
     def awaited(self) -> bool:
@@ -92,6 +98,8 @@ class Placing:
         self._kept_for: dict[str, int] = {}
         self._most = 0
         self._held: dict[str, _Held] = {}
+        self._lost: Set[str] = frozenset()
+        self._stateless: deque[Anchor] = deque(maxlen=RECENT)
         self._lock = threading.Lock()
 
     def look(self, executors: int | None = None) -> None:
@@ -158,15 +166,26 @@ class Placing:
         """Hold no tasks on executors that are gone, by their ids, in the stages that have not begun yet."""
         with self._lock:
             self._let_go(lost)
+            self._lost |= lost
 
     def _let_go(self, lost: Set[str]) -> None:
-        for held in self._held.values():
-            if held.anchor is not None:
+        for anchor in self._stateless:
+            anchor.let_go(lost)
+        for operator, held in self._held.items():
+            if held.anchor is not None and lost & set(held.places.values()):
                 held.anchor.let_go(lost)
+                self._held[operator] = replace(
+                    held, executors=()
+                )  # decided anew, if it was an error too
+
+    def give_back(self, ids: Set[str]) -> None:
+        """Expect no replacement of these executors: they end because a change gives them back."""
+        if self.warming is not None:
+            self.warming.give_back(ids)
 
     def _use(self, alive: tuple[Executor, ...]) -> None:
         self._let_go({each.id for each in self._alive} - {each.id for each in alive})
-        self._alive = alive
+        self._alive, self._lost = alive, frozenset()
         self._cold = frozenset() if self.warming is None else self.warming.look(alive)
         staying = tuple(executor for executor in alive if executor.id not in self._going)
         known = {executor.id for executor in self._admitted}
@@ -206,12 +225,14 @@ class Placing:
         A task there would wait for the executor's first worker, and the timestep for the task.
         """
         with self._lock:
-            used = self._executors
+            used = [executor for executor in self._executors if executor.id not in self._lost]
             held = self._kept_for or self._cold or self._awaited
             anchors = self._opened_once() if used and held else None
             if anchors is None:
                 return None
-            return anchors.of({task: used[task % len(used)] for task in range(tasks)})
+            anchor = anchors.of({task: used[task % len(used)] for task in range(tasks)})
+            self._stateless.append(anchor)
+            return anchor
 
     def anchors(self) -> Anchors | None:
         """Return the means to place tasks, for other callers; None if Spark offers none."""
@@ -236,6 +257,8 @@ class Placing:
             anchor = (
                 anchors.of({task: known[at] for task, at in places.items()}) if places else None
             )
+            if anchor is not None:
+                anchor.let_go(self._lost)
             held = _Held(tasks, wanted, usable, places, anchor)
             self._held[operator] = held
         return held.anchor

@@ -213,7 +213,7 @@ class Anchors:
         return self._union(self._context, parents, partitions, self._tag)
 
     def _empty(self, locations: Any, partitions: int) -> Any:
-        """An RDD without rows. locations: a Java map; what becomes of it counts for the stages that begin then."""
+        """An RDD without rows. locations: a Java map; its changes hold for the stages that begin afterwards."""
         held = self._scala.asScala(locations)
         return self._collection(self._context, self._nothing, partitions, held, self._tag)
 
@@ -243,12 +243,12 @@ class Anchor:
     def let_go(self, executors: Iterable[str]) -> None:
         """Hold nothing on these any more, by their ids: partitions of stages that begin later are computed anywhere.
 
-        Spark asks where tasks belong when a stage begins, and else lets a task wait for an executor that is gone.
+        Spark asks where tasks belong when a stage begins, and otherwise lets a task wait for an executor that is gone.
         """
         gone = set(executors)
         for partition in [each for each, executor in self._held.items() if executor in gone]:
-            del self._held[partition]
             self._locations.remove(partition)
+            del self._held[partition]
 
 
 class PlacedNumbers:

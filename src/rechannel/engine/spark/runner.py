@@ -40,7 +40,6 @@ from rechannel.engine.spark.calls import (
     NativeSourceCall,
     Shipped,
     StatefulCall,
-    plain_path,
 )
 from rechannel.engine.spark.failures import translate, translate_of_sink
 from rechannel.engine.spark.jobs import Jobs
@@ -59,6 +58,7 @@ from rechannel.kernels.tasks.report import TaskReport
 from rechannel.kernels.tasks.report_table import MANY, ReportTable
 from rechannel.kernels.tasks.unit_report import UnitReport, by_operator
 from rechannel.model.configuration import Resources
+from rechannel.model.paths import plain_path
 from rechannel.sources.reader import SourceReader, Split, explained, only
 from rechannel.state.store import Store
 

@@ -30,7 +30,8 @@ from rechannel.engine.spark.calls import Shipped
 from rechannel.engine.spark.placing import Placing
 from rechannel.engine.spark.prefetch_targets import bins_by_target, errand_for
 from rechannel.engine.spark.private import PlacedNumbers
-from rechannel.engine.spark.warmup_calls import FetchCall, UnpickleCall
+from rechannel.engine.spark.stages import ROWS
+from rechannel.engine.spark.warmup_calls import HOLD, FetchCall, LoadCall
 from rechannel.errors import one_sentence
 from rechannel.kernels.lsm.ahead import Attended, Errand
 from rechannel.logs import fields
@@ -43,9 +44,6 @@ from rechannel.state.manifest import Manifest
 from rechannel.state.store import RangedStore
 
 _LOG = logging.getLogger("rechannel")
-
-HOLD = 0.2
-"""Seconds that a task goes on which starts a worker."""
 
 PATIENCE = 300.0
 """Seconds that a change waits for state to be fetched; what is missing then is fetched when it is read."""
@@ -93,6 +91,11 @@ class SparkPreparer(ClusterPreparer):
             facts.update(_warmed(record, warm))
         return facts
 
+    def _give_back(self, ids: Sequence[str]) -> None:
+        if self._placing is not None:
+            self._placing.give_back(set(ids))
+        super()._give_back(ids)
+
     def _workers(self, record: Record, now: Now) -> dict[str, Any]:
         """Start Python workers if more tasks will run at a time: each takes a second of CPU to start."""
         target = record.change.resolved(now.configuration, now.facts)
@@ -104,8 +107,8 @@ class SparkPreparer(ClusterPreparer):
         if after <= before:
             return {}
         programs = self.switch.current.program.programs
-        call = UnpickleCall(tuple(Shipped.of(made) for made in programs.values()), hold=HOLD)
-        self._spark.range(0, after, 1, after).mapInArrow(call, "done string").toArrow()
+        call = LoadCall(tuple(Shipped.of(made) for made in programs.values()), hold=HOLD)
+        self._spark.range(0, after, 1, after).mapInArrow(call, ROWS).toArrow()
         return {"workers": after}
 
     def _load(self, version: int) -> list[str]:
@@ -117,9 +120,9 @@ class SparkPreparer(ClusterPreparer):
         if not fresh:  # only functions of DataFrames are others, which run on the driver
             return []
         cores = sum(executor.cores for executor in self.cluster.executors()) or 1
-        call = UnpickleCall(tuple(Shipped.of(waiting.program.programs[name]) for name in fresh))
+        call = LoadCall(tuple(Shipped.of(waiting.program.programs[name]) for name in fresh))
         numbers = self._spark.range(0, cores, 1, cores)
-        numbers.mapInArrow(call, "done string").toArrow()
+        numbers.mapInArrow(call, ROWS).toArrow()
         return fresh
 
     def _fetch(

@@ -22,7 +22,7 @@ from rechannel.engine.spark.jobs import Jobs
 from rechannel.engine.spark.private import Anchors
 from rechannel.engine.spark.session.session_limits import SessionLimits
 from rechannel.engine.spark.stages import Rows, Stages
-from rechannel.engine.spark.warmup_calls import FirstCall
+from rechannel.engine.spark.warmup_calls import HOLD, LoadCall
 from rechannel.errors import one_sentence
 from rechannel.logs import fields
 
@@ -67,7 +67,7 @@ class Warming:
     counts: Callable[[], Mapping[str, Counts]]
     """Returns what became of tasks, by id of the executor."""
     lost: Callable[[Set[str]], None] = field(default=lambda ids: None)
-    """Told which executors are gone, by their ids, between two timesteps, too."""
+    """Told which executors are gone, by their ids, also while a timestep runs."""
     copies: bool = False
     """Whether Spark starts copies of tasks."""
     clock: Callable[[], float] = time.monotonic
@@ -79,6 +79,8 @@ class Warming:
     _missing: int = 0
     """Lost executors that nothing has replaced."""
     _awaited_until: float = 0.0
+    _given_back: set[str] = field(default_factory=set)
+    """Ids of executors that changes give back."""
     _running: dict[str, float] = field(default_factory=dict)
     """By id of an executor: when its first tasks began."""
     _losses: dict[str, _Losses] = field(default_factory=dict)
@@ -96,8 +98,9 @@ class Warming:
         with self._lock:
             now, ids = self.clock(), {executor.id for executor in alive}
             late = {id_ for id_, since in self._cold.items() if now - since >= PATIENCE}
-            if lost := len((self._warm | self._cold.keys()) - ids):
+            if lost := len((self._warm | self._cold.keys()) - ids - self._given_back):
                 self._missing, self._awaited_until = self._missing + lost, now + AWAITED
+            self._given_back &= ids
             self._warm = (self._warm | late) & ids
             self._cold = {i: at for i, at in self._cold.items() if i in ids and i not in late}
             new = [each for each in alive if each.id not in self._warm | self._cold.keys()]
@@ -113,6 +116,11 @@ class Warming:
                 self._watching = True
                 self._start(self._watch)
             return frozenset(self._cold)
+
+    def give_back(self, ids: Set[str]) -> None:
+        """Expect no replacement of these, by their ids: they end because a change gives them back."""
+        with self._lock:
+            self._given_back |= ids
 
     @property
     def awaited(self) -> bool:
@@ -187,11 +195,13 @@ class Warming:
         looks = 0
         try:
             while not self._closed:
-                alive = self.executors()
                 with self._lock:
                     known, now = self._warm | self._cold.keys(), self.clock()
                     stuck = [id_ for id_, at in self._running.items() if now - at >= LONGEST]
                     self._running.update(dict.fromkeys(stuck, now))
+                alive = (
+                    self.executors()
+                )  # after what was known, or a new one would be taken for lost
                 there = {executor.id for executor in alive}
                 if there != known:
                     self.look(alive)
@@ -263,8 +273,6 @@ class _Losses:
 
 ROUNDS = 3
 """Pairs of first tasks, one after the other: the JVM compiles what it runs often."""
-HOLD = 0.1
-"""Seconds that a task goes on which starts a worker, so that the tasks beside it start others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -302,7 +310,7 @@ class FirstTasks:
         return f"{self.tag}-first-{executor}"
 
     def _run(self, executor: Executor, anchors: Anchors) -> None:
-        load, nothing = FirstCall(tuple(self.shipped())), FirstCall(())
+        load, nothing = LoadCall(tuple(self.shipped())), LoadCall(())
         anchor = anchors.of({0: executor})
         for _ in range(ROUNDS):
             exchange = self.stages.exchange(self._call(self.stages.numbers(1, anchor), load), 1)
@@ -316,7 +324,7 @@ class FirstTasks:
             workers = self.stages.numbers(slots, every)
             self.stages.collect(self._call(workers, replace(load, hold=HOLD)))
 
-    def _call(self, rows: Rows, call: FirstCall) -> Rows:
+    def _call(self, rows: Rows, call: LoadCall) -> Rows:
         """Spark refuses barrier stages where it decides how many executors run: copies may win there."""
         return self.stages.call(rows, call, None, copied=self.limits.dynamic)
 

@@ -39,38 +39,24 @@ class FetchCall:
                 yield pa.RecordBatch.from_pydict({"number": [number], "progress": [progress]})
 
 
+HOLD = 0.2
+"""Seconds that a task goes on which starts a worker, so that the tasks beside it start others."""
+
+
 @dataclass(frozen=True)
-class FirstCall:
-    """mapInArrow function of first tasks: unpickle programs, and yield one row as the tasks of a stage do."""
+class LoadCall:
+    """mapInArrow function: unpickle programs, so that the first timestep under them need not."""
 
     shipped: tuple[Shipped, ...]
 
     hold: float = 0.0
-    """Seconds that the task goes on, so that the tasks beside it run in workers of their own."""
+    """Seconds that the task goes on: `HOLD`, or 0 if any worker will do."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Anything in, one blob out."""
+        """Anything in; one row of `stages.ROWS` out, as the tasks of a stage do, with the names of the programs."""
         settle()
         for _ in batches:
             pass
         names = "".join(one.program().operator for one in self.shipped)
         time.sleep(self.hold)
         yield pa.record_batch({"p": pa.array([0], pa.int32()), "blob": [names.encode()]})
-
-
-@dataclass(frozen=True)
-class UnpickleCall:
-    """mapInArrow function: unpickle programs, so that the first timestep under them need not."""
-
-    shipped: tuple[Shipped, ...]
-
-    hold: float = 0.0
-    """Seconds that the task goes on, so that the tasks beside it run in workers of their own."""
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Numbers in, names of programs out."""
-        settle()
-        for _ in batches:
-            names = [one.program().operator for one in self.shipped]
-            time.sleep(self.hold)
-            yield pa.RecordBatch.from_arrays([pa.array(names, pa.string())], names=["done"])

@@ -22,10 +22,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rechannel.errors import UserFunctionError
 from rechannel.kernels.functions.resources import WithResource, keeping
-from rechannel.model.bad_rows import AtMost
+from rechannel.model.bad_rows import FILE_MARK, AtMost
+from rechannel.model.paths import path_of_uri
 
 OnError = Literal["fail", "dead_letter"] | AtMost
 """What happens when a function cannot handle a row: the timestep fails, or the row leaves as a dead letter.
@@ -174,7 +176,7 @@ class Malformed:
     """
 
     column: str
-    """Column with the text; null for records that could be read."""
+    """Column with the record's file and text, see `FILE_MARK`; null for records that could be read."""
     error: str = "the record cannot be read"
     """Error of the dead letters."""
     errors: str | None = None
@@ -201,7 +203,22 @@ class Malformed:
         errors = [self.error] * bad.num_rows
         if self.errors is not None:
             errors = [each or self.error for each in bad.column(self.errors).to_pylist()]
-        return run(self, batch), Letters(errors=errors, rows=bad.column(self.column))
+        records, offsets = files_apart(bad.column(self.column))
+        return run(self, batch), Letters(errors=errors, rows=records, offsets=offsets)
+
+
+def files_apart(texts: pa.Array) -> tuple[pa.Array, list[str | None]]:
+    """Separate the texts of records from the files they are from (`FILE_MARK`).
+
+    Returns the texts, and where each is from as the text of a JSON object; None if that is not known.
+    """
+    parts = pc.split_pattern(texts, FILE_MARK, max_splits=2)
+    files = pc.list_element(parts, 1).dictionary_encode()
+    places = [
+        json.dumps({"file": path_of_uri(file)}, ensure_ascii=False) if file else None
+        for file in files.dictionary.to_pylist()
+    ]
+    return pc.list_element(parts, 2), pa.array(places, pa.string()).take(files.indices).to_pylist()
 
 
 def need_rows_fault(error: UserFunctionError, rows: int) -> None:

@@ -33,13 +33,18 @@ def settled(name: str, options: Mapping[str, str], columns: pa.Schema | None) ->
 
     columns: of the stream; None if they are to be inferred.
     """
-    given = {option.lower(): value for option, value in options.items()}
-    kept = given.get(_OPTION.lower(), _USUAL)
+    given = {option.lower() for option in options}
     if name not in FORMATS or "mode" in given:
         return {}
-    if columns is not None and kept in columns.names:
+    if columns is not None and keeps_text_in(options) in columns.names:
         return {"mode": "PERMISSIVE"}
     return {"mode": "FAILFAST"}
+
+
+def keeps_text_in(options: Mapping[str, str]) -> str:
+    """Return the column in which Spark keeps the text of a malformed record, if the stream has it."""
+    given = {option.lower(): value for option, value in options.items()}
+    return given.get(_OPTION.lower(), _USUAL)
 
 
 def parting(options: Mapping[str, str]) -> dict[str, str]:

@@ -73,9 +73,10 @@ def test_a_worker_reads_no_table_of_contents_of_an_archive_again(tmp_path, monke
     read = []
     real = zipimport._read_directory
     monkeypatch.setattr(zipimport, "_read_directory", lambda name: read.append(name) or real(name))
-    importlib.invalidate_caches()
-    assert str(archive) in read
-    read.clear()
+    if sys.version_info < (3, 13):
+        importlib.invalidate_caches()
+        assert str(archive) in read
+        read.clear()
     forget_archives()
     importlib.invalidate_caches()
     assert importlib.import_module("also_in_the_archive").here == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence, Set
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -11,6 +12,24 @@ from rechannel.engine.spark.placing import Placing
 from rechannel.engine.stages.runner import Placed
 from rechannel.model.configuration import OperatorConfiguration, Resources
 from tests.support.anchoring import Recording
+
+
+class Awaiting:
+    """Stands for Warming: a replacement may come at any moment, and none is cold."""
+
+    awaited = True
+
+    def __init__(self) -> None:
+        self.given_back: set[str] = set()
+
+    def look(self, alive: Sequence[Executor]) -> Set[str]:
+        return frozenset()
+
+    def give_back(self, ids: Set[str]) -> None:
+        self.given_back |= ids
+
+    def close(self) -> None:
+        pass
 
 
 def cluster(*cores: int) -> FixedCluster:
@@ -74,10 +93,40 @@ def test_stages_that_begin_after_an_executor_has_died_wait_for_it_no_longer():
     assert before == {0: "0", 1: "1", 2: "0", 3: "1"}
     made.let_go({"1"})
     assert before == {0: "0", 2: "0"}
-    assert made.places == {"a": {0: "0", 1: "1", 2: "0", 3: "1"}}, "the next timestep decides anew"
+    assert made.anchor("b", FOUR) == {0: "0", 2: "0"}, "of an operator that comes now"
     there.kill("0")
     made.look()
     assert before == {}
+
+
+def test_an_executor_that_is_taken_for_lost_by_mistake_gets_its_tasks_again():
+    made = placing(cluster(2, 2), Recording())
+    before = made.anchor("a", FOUR)
+    made.let_go({"1"})
+    made.look()
+    assert made.anchor("a", FOUR) == {0: "0", 1: "1", 2: "0", 3: "1"}
+    assert before == {0: "0", 2: "0"}
+
+
+def test_tasks_without_state_are_not_held_on_an_executor_that_has_died():
+    there = cluster(1, 1, 1)
+    made = placing(there, Recording())
+    made.warming = Awaiting()
+    before = made.away_from_new(3)
+    assert before == {0: "0", 1: "1", 2: "2"}
+    made.let_go({"1"})
+    assert before == {0: "0", 2: "2"}
+    assert made.away_from_new(3) == {0: "0", 1: "2", 2: "0"}
+    made.let_go({"0", "2"})
+    assert made.away_from_new(3) is None
+
+
+def test_executors_that_a_change_gives_back_are_told_of():
+    made = placing(cluster(1, 1), Recording())
+    made.give_back({"1"})
+    made.warming = told = Awaiting()
+    made.give_back({"1"})
+    assert told.given_back == {"1"}
 
 
 def test_where_spark_cannot_tell_the_executors_are_those_known() -> None:

@@ -112,6 +112,25 @@ def test_an_executor_that_joins_is_cold_until_its_first_tasks_have_ended():
     assert world.warmed == ["0", "1"]
 
 
+def test_an_executor_that_a_change_gives_back_is_not_awaited():
+    world = World("0", "1", "2", "3")
+    world.look()
+    world.finish()
+    world.made.give_back({"1", "2"})
+    world.alive = executors("0", "2", "3")
+    world.look()
+    assert not world.made.awaited
+    world.alive = executors("0")
+    world.look()
+    assert world.made.awaited, "3 was lost"
+    world.alive = executors("0", "4")
+    world.look()
+    assert not world.made.awaited
+    world.alive = executors("0")
+    world.look()
+    assert world.made.awaited
+
+
 def test_a_lost_executor_is_told_of_between_two_timesteps():
     world = World("0", "1", "2")
     world.look()

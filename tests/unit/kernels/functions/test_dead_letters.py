@@ -176,7 +176,7 @@ def refusing_empty(batch):
 
 
 def test_malformed_records_are_dead_letters_and_their_columns_go():
-    batch = pa.record_batch({"n": [1, None, 3], "_bad": [None, "{oops", None]})
+    batch = pa.record_batch({"n": [1, None, 3], "_bad": [None, "\0\0{oops", None]})
     function = Malformed(column="_bad")
     schema = function.schema_of(batch.schema)
     made, letters = function.divided(batch, partial(run_function, "f", schema))
@@ -186,6 +186,29 @@ def test_malformed_records_are_dead_letters_and_their_columns_go():
     ]
     good, none = function.divided(batch.slice(2), partial(run_function, "f", schema))
     assert ([piece.to_pydict() for piece in good], none) == ([{"n": [3]}], None)
+
+
+def test_records_that_could_not_be_read_say_their_file_if_the_source_does():
+    texts = [
+        "\0file:///in/a%20b.json\0{oops",
+        None,
+        "\0s3a://in/%C3%BC\0{\0\0",
+        "\0file:/in/c\0",
+        "\0\0\0{",
+    ]
+    batch = pa.record_batch({"n": [1, 2, 3, 4, 5], "_bad": pa.array(texts)})
+    function = Malformed(column="_bad")
+    run = partial(run_function, "f", function.schema_of(batch.schema))
+    _, letters = function.divided(batch, run)
+    found = letters.batch("f", 1, "in").select(["row", "offset"]).to_pylist()
+    assert found == [
+        {"row": "{oops", "offset": '{"file": "/in/a b.json"}'},
+        {"row": "{\0\0", "offset": '{"file": "s3a://in/ü"}'},
+        {"row": "", "offset": '{"file": "/in/c"}'},
+        {"row": "\0{", "offset": None},
+    ]
+    _, letters = function.divided(batch.slice(2, 1), run)
+    assert letters.batch("f", 1).column("offset").to_pylist() == ['{"file": "s3a://in/ü"}']
 
 
 def test_letters_say_where_the_row_is_from_if_the_row_does():

@@ -46,6 +46,17 @@ def test_records_that_are_parted_come_as_texts():
     assert with_text(COLUMNS).names == ["n", COLUMN]
 
 
+def test_the_column_of_records_that_are_parted_is_no_one_elses():
+    with pytest.raises(DataflowError, match=r"_malformed is Rechannel's own: name another"):
+        rc.read().files(
+            "/in", format="json", schema="n int", options={"ColumnNameOfCorruptRecord": COLUMN}
+        )
+
+    with pytest.raises(DataflowError, match=r"_malformed is Rechannel's own: read records"):
+        rc.read().files("/in/*.json", schema=f"n int, {COLUMN} string", on_error="dead_letter")
+    rc.read().files("/in/*.json", schema=f"n int, {COLUMN} string")
+
+
 def test_the_line_is_that_of_the_whole_record(tmp_path):
     file = tmp_path / "a.json"
     file.write_bytes(b'{"n": 1, "m": 2}\n{"n": 1,\n \xff\n{"n": "x"}  \n')
