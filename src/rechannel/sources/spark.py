@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from rechannel.errors import SchemaDriftError, SourceError, StorageError
+from rechannel.kernels.functions.paths import path_of_uri
 from rechannel.model.bad_rows import FILE_MARK
-from rechannel.model.paths import path_of_uri
 from rechannel.sources.input_files.malformed import COLUMN, keeps_text_in, parting, with_text
 from rechannel.sources.input_files.malformed import settled as failing
 from rechannel.sources.input_files.seen import SeenFile

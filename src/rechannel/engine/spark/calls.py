@@ -16,6 +16,7 @@ import rechannel.engine.spark.before_numpy  # noqa: F401 - has to come before nu
 import numpy as np
 import pyarrow as pa
 
+from rechannel.kernels.functions.paths import path_of_uri
 from rechannel.kernels.protocol.program import StageProgram, StageStep
 from rechannel.kernels.shuffle.send import Order
 from rechannel.kernels.tasks.report import SparkTask
@@ -23,7 +24,6 @@ from rechannel.kernels.tasks.report_table import fold
 from rechannel.kernels.tasks.source_task import SourceTask
 from rechannel.kernels.tasks.stateful_task import StatefulTask
 from rechannel.model.hashing import hash_columns
-from rechannel.model.paths import path_of_uri
 from rechannel.sources.reader import Split, SplitReader
 
 _settled: list[bool] = []

@@ -174,9 +174,8 @@ class Placing:
         for operator, held in self._held.items():
             if held.anchor is not None and lost & set(held.places.values()):
                 held.anchor.let_go(lost)
-                self._held[operator] = replace(
-                    held, executors=()
-                )  # decided anew, if it was an error too
+                # The next timestep decides anew, also if they were taken for lost by mistake.
+                self._held[operator] = replace(held, executors=())
 
     def give_back(self, ids: Set[str]) -> None:
         """Expect no replacement of these executors: they end because a change gives them back."""

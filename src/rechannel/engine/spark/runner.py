@@ -51,6 +51,7 @@ from rechannel.engine.stages.short_tasks import ShortTasks
 from rechannel.engine.stages.sink_buffers import sink_buffer_frame
 from rechannel.engine.stages.splits import assign
 from rechannel.errors import gone_error
+from rechannel.kernels.functions.paths import plain_path
 from rechannel.kernels.protocol.program import StageProgram, StageStep
 from rechannel.kernels.shuffle.receive import Inbox
 from rechannel.kernels.shuffle.wire import REPORT_TABLE, unpack
@@ -58,7 +59,6 @@ from rechannel.kernels.tasks.report import TaskReport
 from rechannel.kernels.tasks.report_table import MANY, ReportTable
 from rechannel.kernels.tasks.unit_report import UnitReport, by_operator
 from rechannel.model.configuration import Resources
-from rechannel.model.paths import plain_path
 from rechannel.sources.reader import SourceReader, Split, explained, only
 from rechannel.state.store import Store
 

@@ -199,9 +199,8 @@ class Warming:
                     known, now = self._warm | self._cold.keys(), self.clock()
                     stuck = [id_ for id_, at in self._running.items() if now - at >= LONGEST]
                     self._running.update(dict.fromkeys(stuck, now))
-                alive = (
-                    self.executors()
-                )  # after what was known, or a new one would be taken for lost
+                # Asked after what is known was read: else a new one could be taken for lost.
+                alive = self.executors()
                 there = {executor.id for executor in alive}
                 if there != known:
                     self.look(alive)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from rechannel.engine.spark.calls import Shipped, settle
 from rechannel.kernels.lsm.ahead import Errand, attend
+from rechannel.kernels.shuffle.wire import SCHEMA
 from rechannel.model.codec import encode
 from rechannel.state.stores.shared import SharedStore
 
@@ -53,10 +54,10 @@ class LoadCall:
     """Seconds that the task goes on: `HOLD`, or 0 if any worker will do."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Anything in; one row of `stages.ROWS` out, as the tasks of a stage do, with the names of the programs."""
+        """Anything in; one row of `SCHEMA` out, as the tasks of a stage do, with the names of the programs."""
         settle()
         for _ in batches:
             pass
         names = "".join(one.program().operator for one in self.shipped)
         time.sleep(self.hold)
-        yield pa.record_batch({"p": pa.array([0], pa.int32()), "blob": [names.encode()]})
+        yield pa.RecordBatch.from_pydict({"p": [0], "blob": [names.encode()]}, schema=SCHEMA)

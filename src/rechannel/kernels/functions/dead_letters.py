@@ -25,9 +25,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rechannel.errors import UserFunctionError
+from rechannel.kernels.functions.paths import path_of_uri
 from rechannel.kernels.functions.resources import WithResource, keeping
 from rechannel.model.bad_rows import FILE_MARK, AtMost
-from rechannel.model.paths import path_of_uri
 
 OnError = Literal["fail", "dead_letter"] | AtMost
 """What happens when a function cannot handle a row: the timestep fails, or the row leaves as a dead letter.
