@@ -15,6 +15,9 @@ from rechannel.kernels.shuffle.wire import SCHEMA
 from rechannel.model.codec import encode
 from rechannel.state.stores.shared import SharedStore
 
+HOLD = 0.2
+"""Seconds that a task goes on which starts a worker, so that the tasks beside it start others."""
+
 
 @dataclass(frozen=True)
 class FetchCall:
@@ -38,10 +41,6 @@ class FetchCall:
                 so_far = attend(program, errand, cache, background=self.background)
                 progress = json.dumps(encode(so_far))
                 yield pa.RecordBatch.from_pydict({"number": [number], "progress": [progress]})
-
-
-HOLD = 0.2
-"""Seconds that a task goes on which starts a worker, so that the tasks beside it start others."""
 
 
 @dataclass(frozen=True)

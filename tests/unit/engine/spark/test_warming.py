@@ -354,14 +354,19 @@ def test_a_watch_that_fails_is_begun_again_by_the_next_look():
     assert world.made._watch in started
 
 
-def test_tasks_keep_off_a_cold_executor_and_go_there_once_it_is_warm():
-    world = World("0", "1")
-
+def placing_in(world: World) -> Placing:
+    """Places tasks on the executors of a world, all of them warm."""
     anchors: Any = Recording()
     made = Placing(lambda: world.alive, lambda: anchors, lambda operator: True)
     made.warming = world.made
     made.look()
     world.finish()
+    return made
+
+
+def test_tasks_keep_off_a_cold_executor_and_go_there_once_it_is_warm():
+    world = World("0", "1")
+    made = placing_in(world)
     made.look()
     assert made.away_from_new(2) is None
     world.alive = executors("0", "1", "2")
@@ -383,12 +388,7 @@ def test_tasks_keep_off_a_cold_executor_and_go_there_once_it_is_warm():
 def test_while_a_replacement_is_awaited_tasks_are_held_where_they_are():
     """Spark sends tasks to an executor some moments before it tells of it."""
     world = World("0", "1")
-
-    anchors: Any = Recording()
-    made = Placing(lambda: world.alive, lambda: anchors, lambda operator: True)
-    made.warming = world.made
-    made.look()
-    world.finish()
+    made = placing_in(world)
     assert made.away_from_new(1) is None
     world.alive = executors("0")
     made.look()
@@ -505,10 +505,7 @@ def test_where_tasks_cannot_be_placed_there_are_no_first_ones():
 
 def test_a_change_that_is_prepared_counts_an_executor_that_is_still_cold():
     world = World("0", "1")
-    made = Placing(lambda: world.alive, Anchors, lambda operator: True)  # type: ignore[arg-type, return-value]
-    made.warming = world.made
-    made.look()
-    world.finish()
+    made = placing_in(world)
     world.alive = executors("0", "2")
     made.look()
     assert made.cores == 1
