@@ -12,6 +12,7 @@ from rechannel.dataflow.evolution.evolution import stream_of
 from rechannel.dataflow.graph.nodes import Dataflow, Sink
 from rechannel.dataflow.identity.logic import function_of
 from rechannel.engine.reconfigure.cluster import Executor, FixedCluster
+from rechannel.engine.stages.bundles import Bundles
 from rechannel.model.configuration import Combine, Configuration
 from rechannel.model.hashspace import SPACE
 from rechannel.model.routing import Routing
@@ -50,6 +51,29 @@ def random_cluster(rng: Random) -> FixedCluster:
         Executor(id=str(n), host=f"h{n % 2}", cores=2) for n in range(rng.randint(1, EXECUTORS))
     ]
     return FixedCluster(alive=alive, room=EXECUTORS, delay=rng.choice((0, 1, 3)), cores=2)
+
+
+class RandomBundles:
+    """Has some tasks of an operator run as one, in half of all cases."""
+
+    def __init__(self, rng: Random) -> None:
+        """Begin where another generator is, which goes on as if nothing had been asked of it."""
+        self._rng = Random()
+        self._rng.setstate(rng.getstate())
+        self.made = 0
+        """How often some ran as one."""
+
+    def __call__(self, tasks: int) -> Bundles:
+        """Deal tasks out."""
+        if tasks < 2 or self._rng.random() < 0.5:
+            return ()
+        self.made += 1
+        number = self._rng.randint(1, tasks - 1)
+        at = [*range(number), *(self._rng.randrange(number) for _ in range(tasks - number))]
+        self._rng.shuffle(at)
+        return tuple(
+            tuple(task for task in range(tasks) if at[task] == bundle) for bundle in range(number)
+        )
 
 
 def random_executor(rng: Random) -> str | None:

@@ -71,6 +71,7 @@ from tests.property.programs import Program, Writer
 from tests.property.reconfigurations import (
     EXTRA,
     KINDS,
+    RandomBundles,
     random_change,
     random_cluster,
     random_edit,
@@ -593,6 +594,7 @@ def run_schedule(rng: Random, own: Random | None, program: Program | None = None
         configure=lambda first: random_configuration(rng, first),
         choose=rng.randrange,
         arrival=lambda blobs: rng.sample(blobs, len(blobs)),
+        bundles=(bundles := RandomBundles(rng)),
         cluster=random_cluster(rng),
     )
     controllers = None if own is None else controllers_of(own, program)
@@ -618,6 +620,7 @@ def run_schedule(rng: Random, own: Random | None, program: Program | None = None
     happened.update({f"{what} entries": n for what, n in harness.entries.items()})
     happened["published again"] += sum(r.again for r in harness.recorders.values())
     happened["timesteps"] += program.timesteps
+    happened["bundled"] += bundles.made
     happened["schedules"] += 1
     for name, step in program.ends.items():
         kind = type(step).__name__
@@ -634,6 +637,7 @@ NEEDED = (
     "ran again",
     "inline timesteps",
     "timesteps in tasks",
+    "bundled",
     "late entries",
     "unwritten entries",
     "timestep failed",

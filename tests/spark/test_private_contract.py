@@ -111,6 +111,22 @@ def test_an_exchange_is_read_by_ranges_and_run_once(exchange, ranges):
     assert Counter(mark["task"] for mark in marks.of("ran")) == dict.fromkeys("012", 1)
 
 
+def test_bundles_of_tasks_are_read_together(exchange):
+    made, _ = exchange
+    bundles = ((0, 1), (2, 3))
+    rows = made.read_bundles(bundles, 1)
+    if isinstance(made, PersistedExchange):
+        assert rows is None
+        return
+    assert seen(rows) == sorted(
+        (at, 1 + task, f"{source} to {1 + task}")
+        for at, bundle in enumerate(bundles)
+        for task in bundle
+        for source in range(TASKS)
+    )
+    assert made.read_bundles(((0, 2), (1, 3)), 1) is None, "scattered ones have to be held"
+
+
 def test_an_exchange_is_read_by_many_at_once(exchange):
     made, marks = exchange
     ranges = [(0, 2), (1, 4), (2, 5), (4, 5)]
@@ -206,6 +222,22 @@ def test_tasks_without_state_are_the_same_where_they_are_held(spark, stages):
     for _ in range(2):
         rows = stages.call(stages.numbers(TASKS, held), by_number, None)
         assert collected(stages, rows) == sorted(text for _, _, text in expected(0, PARTITIONS))
+
+
+def test_scattered_bundles_are_read_where_they_are_held(spark, stages):
+    held = Anchors.open(spark).of(dict.fromkeys(range(2), Executor(id="1", host="a", cores=1)))
+    exchange = stages.exchange(stages.call(stages.numbers(TASKS), by_number, None), PARTITIONS)
+    bundles = ((0, 2, 3), (1,))
+    read = exchange.read_bundles(bundles, 1, held)
+    assert (read is None) is isinstance(exchange, PersistedExchange)
+    if read is not None:
+        assert collected(stages, stages.call(read, with_reader, None)) == sorted(
+            f"{source} to {1 + task} by {at}"
+            for at, bundle in enumerate(bundles)
+            for task in bundle
+            for source in range(TASKS)
+        )
+    exchange.release()
 
 
 def test_tasks_are_not_held_on_an_executor_that_has_been_let_go(spark):
@@ -489,6 +521,7 @@ def test_a_dataflow_on_the_fallback(spark, tmp_path, briefly_undisturbed, monkey
 
 ROUNDS, PLACED = 16, 6
 """Timesteps of so many tasks each."""
+BUNDLES = ((0, 3, 4), (1, 2), (5,))
 
 
 def which_task(batches):
@@ -498,17 +531,22 @@ def which_task(batches):
         yield batch.append_column("stage", stage).append_column("task", task)
 
 
-def one_round(spark, marks, anchor, first):
-    """Executor of every partition, and the rows, of an exchange that is read in place."""
+def one_round(spark, marks, anchor, first, bundles=()):
+    """Executor of every partition, and the rows, of an exchange that is read in place, alone or in bundles."""
     width = PLACED + first
     rows = spark.range(0, TASKS, 1, TASKS).mapInArrow(Wide(marks, width), ROWS)
     made = SharedExchange(spark, rows, width)
     shape = "p int, blob binary, at int, stage bigint, task bigint"
-    found = made.read(first, width, anchor).mapInArrow(which_task, shape).collect()
+    read = made.read_bundles(bundles, first, anchor) if bundles else made.read(first, width, anchor)
+    found = read.mapInArrow(which_task, shape).collect()
     made.release()
     tasks = open_spark_tasks(spark)
     told = until(
-        lambda: (ran := tasks.read_stage(found[0]["stage"])) and len(ran) == PLACED and ran,
+        lambda: (
+            (ran := tasks.read_stage(found[0]["stage"]))
+            and len(ran) == len(bundles or range(PLACED))
+            and ran
+        ),
         "Spark tells where the tasks ran",
     )
     at = {row["at"]: told[row["task"]].executor for row in found}
@@ -647,6 +685,9 @@ def on_a_cluster(place):
         ]
         rounds.append([right, [[wanted[task].id, at[task]] for task in sorted(wanted)]])
     numbered = placed_numbers(spark, anchors.of(dict.fromkeys(range(PLACED), three[2])))
+    bundled = one_round(
+        spark, f"{place}/marks", anchors.of(dict(enumerate(three[::-1]))), 1, BUNDLES
+    )
     settled(executors)
     unmoved = executors.counts()
     first = [Warmth(spark, planned_stages(spark), three[1], anchors).kinds()]
@@ -687,6 +728,7 @@ def on_a_cluster(place):
         "profiles": [executor.profile for executor in three],
         "rounds": rounds,
         "numbered": numbered,
+        "bundled": bundled,
         "first": first,
         "moved": moved,
         "kills": [unharmed, kills],
@@ -714,6 +756,18 @@ def test_tasks_run_where_they_are_put(seen_on_a_cluster):
     assert len(pairs) == ROUNDS * PLACED == 96
     assert [pair for pair in pairs if pair[0] != pair[1]] == []
     assert len({tuple(map(tuple, pairs)) for _, pairs in rounds}) > 2, "tasks were moved"
+
+
+@pytest.mark.slow
+def test_bundles_run_where_they_are_held(seen_on_a_cluster):
+    at, rows = seen_on_a_cluster["bundled"]
+    assert at == {str(place): str(2 - place) for place in range(len(BUNDLES))}
+    assert [tuple(row) for row in rows] == sorted(
+        (place, 1 + to, f"{task} to {1 + to}")
+        for place, bundle in enumerate(BUNDLES)
+        for to in bundle
+        for task in range(TASKS)
+    )
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from rechannel.kernels.tasks.report import TaskReport
 from rechannel.kernels.tasks.report_table import ReportTable
 from rechannel.kernels.tasks.unit_report import ReportList, UnitReport
 from rechannel.state.manifest import Edit
+from rechannel.telemetry.bundles import shared_out
 from rechannel.telemetry.events import Event
 from rechannel.telemetry.task_finished import (
     NAMED_COUNTS,
@@ -106,18 +107,23 @@ def stages_wanted(events: Iterable[Event]) -> dict[int, set[int]]:
 def join(events: Sequence[Event], measured: Mapping[int, SparkMetrics]) -> list[Event]:
     """Return the same events in the same order, with Spark's figures for the tasks in `measured`.
 
-    measured: by `SparkTaskId.task`.
+    measured: by `SparkTaskId.task`. Tasks that share one of Spark's get a share of its figures.
     """
-    return [_joined(event, measured) for event in events]
-
-
-def _joined(event: Event, measured: Mapping[int, SparkMetrics]) -> Event:
-    if isinstance(event, TasksFinished):
-        return event if event.spark else event.measured(measured)
-    if not isinstance(event, TaskFinished) or event.spark is not None or not event.spark_task:
-        return event
-    found = measured.get(event.spark_task.task)
-    return event if found is None else event.measured(found)
+    out = list(events)
+    places: dict[int, list[int]] = {}
+    for place, event in enumerate(events):
+        if isinstance(event, TasksFinished):
+            out[place] = event if event.spark else event.measured(measured)
+        elif isinstance(event, TaskFinished) and event.spark is None and event.spark_task:
+            places.setdefault(event.spark_task.task, []).append(place)
+    for task, bundle in places.items():
+        if task not in measured:
+            continue
+        known = [event for place in bundle if isinstance(event := events[place], TaskFinished)]
+        shares = shared_out(measured[task], [(each.started_ms, each.finished_ms) for each in known])
+        for place, event, share in zip(bundle, known, shares, strict=True):
+            out[place] = event.measured(share)
+    return out
 
 
 def _segments(edit: Edit) -> tuple[SegmentWritten, ...]:

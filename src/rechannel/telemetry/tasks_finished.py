@@ -20,6 +20,7 @@ import pyarrow as pa
 from rechannel.kernels.tasks.report_table import COUNT, KEPT, MS, SENT, TIMES, Layout, columns_of
 from rechannel.model.codec import written
 from rechannel.model.streams import from_stream, to_stream
+from rechannel.telemetry.bundles import shared_out
 from rechannel.telemetry.record import Record
 from rechannel.telemetry.task_finished import (
     NAMED_COUNTS,
@@ -137,10 +138,19 @@ class TasksFinished(Record):
     def measured(self, found: Mapping[int, SparkMetrics]) -> TasksFinished:
         """Return the same tasks with Spark's figures. found: by Spark's id of the task."""
         batch, _ = self._times
+        rows_of: dict[int, list[int]] = {}
+        for row, task in enumerate(batch.column("spark_task").to_pylist()):
+            if task in found:
+                rows_of.setdefault(task, []).append(row)
+        began, ended = self.column("started_ms"), self.column("finished_ms")
         known = [
-            (row, found[task])
-            for row, task in enumerate(batch.column("spark_task").to_pylist())
-            if task in found
+            (row, share)
+            for task, rows in rows_of.items()
+            for row, share in zip(
+                rows,
+                shared_out(found[task], [(began[row], ended[row]) for row in rows]),
+                strict=True,
+            )
         ]
         if not known:
             return self

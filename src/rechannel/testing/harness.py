@@ -31,8 +31,14 @@ from rechannel.engine.reconfigure.cluster import FixedCluster
 from rechannel.engine.reconfigure.cluster_preparer import ClusterPreparer
 from rechannel.engine.reconfigure.opener import Opener, Ready
 from rechannel.engine.reconfigure.placement import place
+from rechannel.engine.stages.bundles import Bundles
 from rechannel.engine.stages.inprocess import Fault as TaskFault
-from rechannel.engine.stages.inprocess import InProcessLoader, InProcessRunner, no_faults
+from rechannel.engine.stages.inprocess import (
+    InProcessLoader,
+    InProcessRunner,
+    no_bundles,
+    no_faults,
+)
 from rechannel.engine.stages.runner import Placed, Runner
 from rechannel.engine.stages.sink_rows import RowsOf
 from rechannel.engine.view.state_view import StateView
@@ -102,6 +108,7 @@ class Harness:
         configure: Configure | None = None,
         choose: Choose | None = None,
         arrival: Arrival = list,
+        bundles: Callable[[int], Bundles] = no_bundles,
         cluster: FixedCluster | None = None,
         writer: Callable[[SinkPlan], SinkWriter | None] = lambda _: None,
         names: Iterator[str] | None = None,
@@ -120,6 +127,7 @@ class Harness:
             configure: changes the Configuration that a new job starts with.
             choose: which of several things that may happen does; None = the first.
             arrival: the order in which blobs reach a task.
+            bundles: returns which of so many tasks with state run as one, as Spark runs short ones; () = none.
             cluster: what executors are made of; None = as many as are asked for.
             writer: makes the writer of a sink for one driver, where a test wants a real one in place of the recorder.
             names: of attempts; drivers on one store need different ones.
@@ -142,7 +150,7 @@ class Harness:
         self.cluster = cluster or FixedCluster()
         self._configure: Configure = configure or (lambda configuration: configuration)
         self._choose: Choose = choose or (lambda _: 0)
-        self._arrival = arrival
+        self._arrival, self._bundles = arrival, bundles
         self._names = names or map("attempt{}".format, count())
         self._own_writer = writer
         self._sweep_every = sweep_every or sys.maxsize
@@ -277,6 +285,7 @@ class Harness:
             names=self._names.__next__,
             fault=self._counting(task_faults),
             arrival=self._arrival,
+            bundles=self._bundles,
             places=self._places,
         )
         return runner, runner.rows_of

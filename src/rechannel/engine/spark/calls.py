@@ -8,6 +8,7 @@ import pickle
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import rechannel.engine.spark.before_numpy  # noqa: F401 - has to come before numpy
@@ -16,9 +17,11 @@ import rechannel.engine.spark.before_numpy  # noqa: F401 - has to come before nu
 import numpy as np
 import pyarrow as pa
 
+from rechannel.engine.stages.bundles import Bundles
 from rechannel.kernels.functions.paths import path_of_uri
 from rechannel.kernels.protocol.program import StageProgram, StageStep
 from rechannel.kernels.shuffle.send import Order
+from rechannel.kernels.tasks.bundle import Bundle
 from rechannel.kernels.tasks.report import SparkTask
 from rechannel.kernels.tasks.report_table import fold
 from rechannel.kernels.tasks.source_task import SourceTask
@@ -80,19 +83,27 @@ class StatefulCall:
 
     shipped: Shipped
     step: StageStep
+    bundles: Bundles = ()
+    """Tasks by the partition in which they run; () = each in the partition of its number."""
+    first: int = 0
+    """Partition of the exchange that task 0 reads; only bundles have to know."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Take blobs, yield blobs."""
         settle()
-        number, attempt, origin = identity()
-        task = StatefulTask(
+        partition, attempt, origin = identity()
+        made = partial(
+            StatefulTask,
             program=self.shipped.program(),
             step=self.step,
-            task=number,
             attempt=attempt,
             origin=origin,
         )
-        yield from task.run(batches)
+        if not self.bundles:
+            yield from made(task=partition).run(batches)
+        else:
+            tasks = [made(task=number) for number in self.bundles[partition]]
+            yield from Bundle(tasks, self.first).run(batches)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from py4j.protocol import Py4JError
 from rechannel.engine.reconfigure.cluster import Executor
 from rechannel.engine.reconfigure.placement import admitted_executors, place, surplus
 from rechannel.engine.spark.private import Anchor, Anchors
+from rechannel.engine.stages.bundles import Bundles, bundles_of, placed_bundles
 from rechannel.engine.stages.runner import Placed
 from rechannel.errors import one_sentence
 from rechannel.logs import fields
@@ -62,6 +63,17 @@ class _Held:
     """Executor of each task."""
     anchor: Anchor | None = None
     """What makes Spark run the tasks there; None means anywhere."""
+    per_core: float = 0.0
+    """Bundles for each core; 0 = not decided."""
+    bundles: Bundles = ()
+    bundled: Anchor | None = None
+    """What makes Spark run bundles where their tasks are."""
+
+    def let_go(self, lost: Set[str]) -> None:
+        """Hold nothing on executors that are gone, by their ids."""
+        for anchor in (self.anchor, self.bundled):
+            if anchor is not None:
+                anchor.let_go(lost)
 
     def follows(self, tasks: int, wanted: Mapping[int, str], executors: Sequence[Executor]) -> bool:
         """Return whether a new decision would be the same."""
@@ -173,7 +185,7 @@ class Placing:
             anchor.let_go(lost)
         for operator, held in self._held.items():
             if held.anchor is not None and lost & set(held.places.values()):
-                held.anchor.let_go(lost)
+                held.let_go(lost)
                 # The next timestep decides anew, also if they were taken for lost by mistake.
                 self._held[operator] = replace(held, executors=())
 
@@ -208,6 +220,36 @@ class Placing:
                 return None
             anchors = self._opened_once()
             return None if anchors is None else self._decide(operator, configuration, anchors)
+
+    def bundles(
+        self, operator: str, configuration: OperatorConfiguration, per_core: float
+    ) -> tuple[Bundles, Anchor | None]:
+        """Return bundles of the operator's tasks, and what makes Spark run them where the tasks belong.
+
+        per_core: bundles for each core of an executor. There are none if Spark chooses where tasks run.
+        """
+        self.anchor(operator, configuration)
+        with self._lock:
+            held, anchors = self._held.get(operator), self._opened_once()
+            if held is None or not held.places or anchors is None:
+                if len(self._executors) != 1:
+                    return (), None
+                number = max(1, int(self._executors[0].cores * per_core))
+                return bundles_of(configuration.tasks, number), None
+            if held.per_core != per_core:
+                held = self._bundled(held, per_core, anchors)
+                self._held[operator] = held
+            return held.bundles, held.bundled
+
+    def _bundled(self, held: _Held, per_core: float, anchors: Anchors) -> _Held:
+        known = {executor.id: executor for executor in held.executors}
+        number = {id_: max(1, int(executor.cores * per_core)) for id_, executor in known.items()}
+        bundles = placed_bundles(held.places, number)
+        places = {place: known[held.places[bundle[0]]] for place, bundle in enumerate(bundles)}
+        anchor = anchors.of(places) if places else None
+        if anchor is not None:
+            anchor.let_go(self._lost)
+        return replace(held, per_core=per_core, bundles=bundles, bundled=anchor)
 
     @property
     def _awaited(self) -> bool:

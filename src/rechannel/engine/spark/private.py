@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rechannel.engine.reconfigure.cluster import Executor
 from rechannel.engine.spark.session.session import ADAPTIVE, STEADY
+from rechannel.engine.stages.bundles import Bundles, layers_of
 from rechannel.errors import SessionError, one_sentence
 from rechannel.logs import fields
 
@@ -52,20 +53,34 @@ class SharedExchange:
 
         anchor: where the partitions of the result are computed; None = anywhere.
         """
+        return self._made(self._held([[(i, i + 1) for i in range(first, stop)]], anchor))
+
+    def read_bundles(self, bundles: Bundles, first: int, anchor: Anchor | None = None) -> Any:
+        """Rows of bundles of tasks, each bundle a partition of its own; task i reads partition first + i."""
+        layers = layers_of(bundles)
+        if anchor is None and len(layers) > 1:
+            return None
+        ranges = [[(first + a, first + b) for a, b in layer] for layer in layers]
+        return self._made(self._held(ranges, anchor))
+
+    def _made(self, rdd: Any) -> Any:
         session: Any = self._spark
-        rdd = self._range(first, stop, anchor)
         frame = session._jsparkSession.internalCreateDataFrame(rdd, self._schema, False)
         return DataFrame(frame, self._spark)
 
-    def _range(self, first: int, stop: int, anchor: Anchor | None) -> Any:
+    def _held(self, layers: Sequence[Sequence[tuple[int, int]]], anchor: Anchor | None) -> Any:
+        """An RDD whose i-th partition is the i-th ranges of all layers. anchor: needed if there are several layers."""
+        rdds = [self._ranges(layer) for layer in layers]
+        return rdds[0] if anchor is None else anchor.hold(*rdds)
+
+    def _ranges(self, ranges: Sequence[tuple[int, int]]) -> Any:
         sql = self._jvm.org.apache.spark.sql.execution
         none = self._jvm.scala.Option.empty()
         gateway: Any = self._spark.sparkContext._gateway
-        specs = gateway.new_array(sql.ShufflePartitionSpec, stop - first)
-        for i in range(first, stop):
-            specs[i - first] = sql.CoalescedPartitionSpec(i, i + 1, none)
-        rdd = sql.ShuffledRowRDD(self._dependency, self._exchange.readMetrics(), specs)
-        return rdd if anchor is None else anchor.hold(rdd)
+        specs = gateway.new_array(sql.ShufflePartitionSpec, len(ranges))
+        for place, (start, stop) in enumerate(ranges):
+            specs[place] = sql.CoalescedPartitionSpec(start, stop, none)
+        return sql.ShuffledRowRDD(self._dependency, self._exchange.readMetrics(), specs)
 
     def submit(self) -> None:
         """Start the map side now, as a job of its own, without waiting for it."""
@@ -231,14 +246,18 @@ class Anchor:
     ) -> None:
         """Made by `Anchors.of`. locations: a Java map that `empty` reads. held: id of the executor, by partition."""
         self._anchors = anchors
-        self._alone = anchors._python.toSeq([empty])
+        self._nothing, self._empty = anchors._nothing, empty
         self._locations = locations
         self._held = dict(held)
         self._partitions = len(held)
 
-    def hold(self, rdd: Any) -> Any:
-        """The same rows in the same partitions, each computed where it was put."""
-        return self._anchors.unite(self._alone.appended(rdd), self._partitions)
+    def hold(self, *rdds: Any) -> Any:
+        """The same rows in the same partitions, each computed where it was put. i-th partitions become one."""
+        parents = self._nothing
+        for rdd in rdds:
+            # Each of them names a location of its own.
+            parents = parents.appended(self._empty).appended(rdd)
+        return self._anchors.unite(parents, self._partitions)
 
     def let_go(self, executors: Iterable[str]) -> None:
         """Hold nothing on these any more, by their ids: partitions of stages that begin later are computed anywhere.

@@ -184,7 +184,9 @@ class _PlannedExchange(SharedExchange):
         self._bind(spark, exchange, partitions)
         self._stages = stages
 
-    def read(self, first: int, stop: int, anchor: Anchor | None = None) -> Rows:
-        """Rows of partitions [first, stop). See `SharedExchange.read`."""
+    def _made(self, rdd: Any) -> Rows:
+        return self._stages._rows(rdd)
+
+    def _held(self, layers: Sequence[Sequence[tuple[int, int]]], anchor: Anchor | None) -> Any:
         self._stages._activate()
-        return self._stages._rows(self._range(first, stop, anchor))
+        return super()._held(layers, anchor)

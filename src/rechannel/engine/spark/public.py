@@ -5,6 +5,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from rechannel.engine.stages.bundles import Bundles
+
 
 class PersistedExchange:
     """A shuffle whose result is cached, so that it runs once; each reader filters the partitions it wants."""
@@ -25,6 +27,10 @@ class PersistedExchange:
             return self._frame
         wanted = self._frame.where((F.col("p") >= first) & (F.col("p") < stop))
         return wanted.repartitionById(stop - first, F.col("p") - first)
+
+    def read_bundles(self, bundles: Bundles, first: int, anchor: object = None) -> None:
+        """Return None: without private API, every task is one of Spark's."""
+        del bundles, first, anchor
 
     def submit(self) -> None:
         """Do nothing: without private API, a shuffle cannot be started ahead of its readers."""

@@ -44,8 +44,10 @@ from rechannel.engine.spark.calls import (
 from rechannel.engine.spark.failures import translate, translate_of_sink
 from rechannel.engine.spark.jobs import Jobs
 from rechannel.engine.spark.placing import Placing
+from rechannel.engine.spark.private import Anchor
 from rechannel.engine.spark.session.gateway import gone
 from rechannel.engine.spark.stages import Call, Exchange, Rows, Stages
+from rechannel.engine.stages.bundles import Bundles, bundles_of
 from rechannel.engine.stages.runner import Placed, SourceSlice, Timestep
 from rechannel.engine.stages.short_tasks import ShortTasks
 from rechannel.engine.stages.sink_buffers import sink_buffer_frame
@@ -58,7 +60,7 @@ from rechannel.kernels.shuffle.wire import REPORT_TABLE, unpack
 from rechannel.kernels.tasks.report import TaskReport
 from rechannel.kernels.tasks.report_table import MANY, ReportTable
 from rechannel.kernels.tasks.unit_report import UnitReport, by_operator
-from rechannel.model.configuration import Resources
+from rechannel.model.configuration import OperatorConfiguration, Resources
 from rechannel.sources.reader import SourceReader, Split, explained, only
 from rechannel.state.store import Store
 
@@ -153,8 +155,9 @@ class SparkRunner:
             if stage.logic.ordered and held.reordered.intersection(stage.producers):
                 held.reordered.add(stage.name)
                 step = replace(step, repeats=False)
-            call = StatefulCall(self._ship(stage.name), step)
-            rows = self._map(held, stage, self._inbox(held, stage), call)
+            rows, bundles, first = self._inbox(held, stage)
+            call = StatefulCall(self._ship(stage.name), step, bundles, first)
+            rows = self._map(held, stage, rows, call)
         if not stage.consumers:
             return self._reports(held, stage, rows, None)
         if stage.reports_apart:
@@ -197,16 +200,39 @@ class SparkRunner:
         operators = {operator for operator, _ in stage.consumers}
         return len(operators) == 1 and len(self.plan.stage(operators.pop()).producers) > 1
 
-    def _inbox(self, held: _Open, stage: Stage) -> Rows:
-        """Return the blobs for a stateful stage: partition i is for task i and is computed where the task is placed."""
+    def _inbox(self, held: _Open, stage: Stage) -> tuple[Rows, Bundles, int]:
+        """Return the blobs for a stateful stage, its bundles, and the partition of the exchange that is for task 0.
+
+        Partition i of the blobs is for bundle i, or for task i if there are none, and is computed where it is placed.
+        """
         operator = held.timestep.configuration.operators[stage.name]
-        tasks = operator.tasks
-        anchor = None if self.placing is None else self.placing.anchor(stage.name, operator)
         ranges = [self._range(held, name, stage.name) for name in stage.producers]
-        if len(ranges) == 1 and ranges[0][0] is not None:
-            only, first = ranges[0][0], ranges[0][1]
-            return only.read(first, first + tasks, anchor)
-        return self._joint(held, stage).read(0, tasks, anchor)
+        exchange, first = ranges[0]
+        if len(ranges) > 1 or exchange is None:
+            exchange, first = self._joint(held, stage), 0
+        bundles, anchor = self._bundles(held, stage)
+        rows = exchange.read_bundles(bundles, first, anchor) if bundles else None
+        if rows is not None:
+            return rows, bundles, first
+        anchor = None if self.placing is None else self.placing.anchor(stage.name, operator)
+        return exchange.read(first, first + operator.tasks, anchor), (), first
+
+    def _bundles(self, held: _Open, stage: Stage) -> tuple[Bundles, Anchor | None]:
+        """Return bundles of the tasks of a stateful stage if they are short, and where these run; else none."""
+        operator = held.timestep.configuration.operators[stage.name]
+        size = sum(_size_of(part.layout) for part in held.timestep.slices.values())
+        at_once = self._at_once(operator)
+        number = self._short.number(stage.name, operator.tasks, at_once, size)
+        if number == operator.tasks:
+            return (), None
+        if self.placing is None:
+            return bundles_of(operator.tasks, number), None
+        return self.placing.bundles(stage.name, operator, number / at_once / self.task_cpus)
+
+    def _at_once(self, operator: OperatorConfiguration) -> int:
+        """Return how many tasks run at once; 0 = not known."""
+        cores = self.cores if self.placing is None else self.placing.cores
+        return 0 if operator.resources else cores // self.task_cpus
 
     def _joint(self, held: _Open, stage: Stage) -> Exchange:
         """Return the exchange that several producers of a stateful stage share, all of which are planned."""
@@ -271,10 +297,8 @@ class SparkRunner:
     def _source_tasks(self, held: _Open, stage: Stage, layout: Sequence[Split]) -> int:
         """Return how many tasks read splits: fewer than there could be if they are short."""
         operator = held.timestep.configuration.operators[stage.name]
-        size = sum(float(split.get("size", 1)) for split in layout)
-        cores = self.cores if self.placing is None else self.placing.cores
-        at_once = 0 if operator.resources else cores // self.task_cpus
-        return self._short.number(stage.name, operator.tasks, at_once, size)
+        at_once = self._at_once(operator)
+        return self._short.number(stage.name, operator.tasks, at_once, _size_of(layout))
 
     def _with_origin(
         self, held: _Open, frame: Frame, rows: DataFrame
@@ -388,6 +412,11 @@ class SparkRunner:
             self.placing.close()
         for timestep in list(self._open):
             self.release(timestep)
+
+
+def _size_of(layout: Iterable[Split]) -> float:
+    """Return the size of splits: rows, bytes or whatever their source counts, if only splits."""
+    return sum(float(split.get("size", 1)) for split in layout)
 
 
 def reports_of(blobs: Iterable[bytes]) -> list[TaskReport]:

@@ -11,6 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
+from rechannel.engine.stages.bundles import Bundles
+
 ROWS = StructType(
     [StructField("p", IntegerType(), False), StructField("blob", BinaryType(), False)]
 )
@@ -30,6 +32,12 @@ class Exchange(Protocol):
 
     def read(self, first: int, stop: int, anchor: Any = None) -> Rows:
         """Return the rows of partitions [first, stop). anchor: where tasks run (`private.Anchor`)."""
+
+    def read_bundles(self, bundles: Bundles, first: int, anchor: Any = None) -> Rows | None:
+        """Return the rows of bundles of tasks, of which task i reads partition first + i; None if that cannot be.
+
+        Partition i of the result has the rows of the i-th bundle. anchor: where bundles run.
+        """
 
     def submit(self) -> None:
         """Start it ahead of its readers, if the session allows that."""

@@ -22,6 +22,7 @@ from rechannel.engine.program.physical import (
     SourceFrame,
     UnionFrame,
 )
+from rechannel.engine.stages.bundles import Bundles
 from rechannel.engine.stages.runner import Placed, Timestep
 from rechannel.engine.stages.sink_buffers import sink_buffer_tables
 from rechannel.engine.stages.sink_rows import as_it_is
@@ -31,6 +32,7 @@ from rechannel.kernels.protocol.program import StageProgram, StageStep
 from rechannel.kernels.shuffle.send import Order
 from rechannel.kernels.shuffle.wire import REPORT, batch_of, unpack
 from rechannel.kernels.tasks import report_table
+from rechannel.kernels.tasks.bundle import Bundle
 from rechannel.kernels.tasks.load import Load, Scatter
 from rechannel.kernels.tasks.report import TaskReport
 from rechannel.kernels.tasks.report_table import ReportTable
@@ -61,6 +63,12 @@ def no_faults(operator: str, timestep: int, task: int, attempt: int) -> str | No
     return None
 
 
+def no_bundles(tasks: int) -> Bundles:
+    """Run every task on its own."""
+    del tasks
+    return ()
+
+
 class TaskDied(ClusterError):  # noqa: N818
     """An injected task failure."""
 
@@ -71,6 +79,7 @@ class InProcessRunner:
 
     names: makes attempts' names unique; an argument, so that simulations are reproducible.
     arrival: the order in which blobs reach a task, which no exchange promises.
+    bundles: returns which of so many tasks with state run as one, as Spark runs short ones; () = none.
     places: where tasks would run.
     injected: how often each fault happened. stragglers: losing attempts that have still to run.
     """
@@ -82,6 +91,7 @@ class InProcessRunner:
     names: Callable[[], str]
     fault: Fault = no_faults
     arrival: Callable[[list[bytes]], list[bytes]] = list
+    bundles: Callable[[int], Bundles] = no_bundles
     places: Callable[[], Placed] = Placed
     injected: dict[str, int] = field(default_factory=dict)
     stragglers: list[Callable[[], object]] = field(default_factory=list)
@@ -109,7 +119,11 @@ class InProcessRunner:
             tasks = [partial(self._front, program, step, i, rows) for i, rows in enumerate(inputs)]
         else:
             inboxes = [self._inbox(stage, timestep, i) for i in range(len(step.tasks))]
-            tasks = [partial(self._stateful, program, step, i, b) for i, b in enumerate(inboxes)]
+            bundles = self.bundles(len(inboxes)) or tuple((i,) for i in range(len(inboxes)))
+            tasks = [
+                partial(self._stateful, program, step, {i: inboxes[i] for i in bundle})
+                for bundle in bundles
+            ]
         results = [self._attempts(step, stage, i, task) for i, task in enumerate(tasks)]
         parcels = [parcel for result in results for parcel in result]
         data = [(p, blob) for p, blob in parcels if not _is_report(blob) or p != step.reports_to]
@@ -154,11 +168,19 @@ class InProcessRunner:
         return list(front.parcels(rows()))
 
     def _stateful(
-        self, program: StageProgram, step: StageStep, task: int, inbox: list[bytes], name: str
+        self,
+        program: StageProgram,
+        step: StageStep,
+        inboxes: Mapping[int, list[bytes]],
+        name: str,
     ) -> Parcels:
-        stateful = StatefulTask(program=program, step=step, task=task, attempt=name)
-        arrived = self.arrival(inbox)
-        return list(stateful.parcels([_arrived(arrived)] if arrived else []))
+        tasks = [StatefulTask(program=program, step=step, task=i, attempt=name) for i in inboxes]
+        arrived = [(i, blob) for i, inbox in inboxes.items() for blob in self.arrival(inbox)]
+        targets, blobs = [i for i, _ in arrived], [blob for _, blob in arrived]
+        batches = [batch_of(targets, blobs)] if arrived else []
+        if len(tasks) == 1:
+            return list(tasks[0].parcels(batches))
+        return list(Bundle(tasks, first=0).parcels(batches))
 
     def _inbox(self, operator: str, timestep: int, task: int) -> list[bytes]:
         blobs: list[bytes] = []
@@ -282,10 +304,6 @@ def _is_report(blob: bytes) -> bool:
     return unpack(pa.py_buffer(blob)).kind == REPORT
 
 
-def _arrived(blobs: list[bytes]) -> pa.RecordBatch:
-    return batch_of([0] * len(blobs), blobs)
-
-
 @dataclass(frozen=True)
 class InProcessLoader:
     """Loads Arrow tables into initial state, in this process."""
@@ -312,7 +330,7 @@ class InProcessLoader:
         sent = _parcels(Scatter(program, names, slices).run(table.to_batches(), 0))
         out: list[TaskReport] = []
         for number in range(slices.tasks):
-            mine = [_arrived([blob]) for p, blob in sent if p == number]
+            mine = [batch_of([number], [blob]) for p, blob in sent if p == number]
             for _, blob in _parcels(Load(program, step, slices).run(mine, number, self.names())):
                 out.append(TaskReport.from_bytes(unpack(pa.py_buffer(blob)).message.to_pybytes()))
         return out

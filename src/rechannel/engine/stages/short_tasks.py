@@ -1,7 +1,9 @@
-"""How many tasks read a source: no more than run at once, as long as they are short.
+"""How many tasks of Spark an operator takes: no more than run at once, as long as they are short.
 
-Spark needs some 20 ms of its own for every task. Four tasks that read for 10 ms each keep two cores busy for 60 ms; two
-tasks that read twice as much need 40. Long tasks stay as many as were asked for, so that they even out.
+Spark needs some 20 ms of its own for every task. Four tasks that work for 10 ms each keep two cores busy for 60 ms; two
+tasks that do twice as much need 40. Long tasks stay as many as were asked for, so that they even out; where they are
+neither, tasks run in two rounds, four, eight and so on. Those of a source get more to read; those of an operator with
+state become bundles (`bundles`).
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from dataclasses import dataclass, field
 from rechannel.kernels.tasks.unit_report import UnitReport
 
 SHORT_MS = 100.0
-"""How long a task may take that stands for several."""
+"""How long a task of Spark may take that stands for several."""
 
 
 @dataclass
@@ -24,15 +26,19 @@ class ShortTasks:
     """For each unit of size."""
 
     def number(self, operator: str, tasks: int, at_once: int, size: float) -> int:
-        """Return how many tasks read what `tasks` would.
+        """Return how many tasks of Spark do what `tasks` would.
 
-        at_once: tasks that run at once; 0 = not known. size: of what is read, in any unit that is the same every time.
+        at_once: tasks that run at once; 0 = not known. size: of what the timestep, or the source, reads, in any unit
+        that is the same every time.
         """
         self._sizes[operator] = size
         took = self._took_ms.get(operator)
-        if took is None or not 0 < at_once < tasks or took * size / at_once > SHORT_MS:
+        if took is None or not 0 < at_once < tasks:
             return tasks
-        return at_once
+        rounds = 1
+        while rounds * at_once < tasks and took * size > SHORT_MS * rounds * at_once:
+            rounds *= 2
+        return min(tasks, rounds * at_once)
 
     def learn(self, reports: Iterable[UnitReport]) -> None:
         """Remember what tasks took for the size that they were given last."""

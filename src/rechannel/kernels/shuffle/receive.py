@@ -61,25 +61,45 @@ class Inbox:
     @classmethod
     def of(cls, blobs: Iterable[Blob], spool: Spool | None = None, most: int = 0) -> Inbox:
         """Sort blobs by kind. spool: takes the data once it has more than `most` bytes; None keeps it in memory."""
-        by_kind: dict[int, list[Blob]] = {DATA: [], WATERMARK: [], REPORT: [], CONTROL: []}
-        data, places, size = by_kind[DATA], list[Place](), 0
+        filling = Filling(spool, most)
         for blob in blobs:
-            by_kind[blob.kind].append(blob)
-            if spool is None or blob.kind != DATA:
-                continue
-            size += blob.message.size
-            if size > most:
-                for number in range(len(places), len(data)):
-                    places.append(spool.write(data[number].message))
-                    data[number] = replace(data[number], message=NOTHING)
-        if spool is not None and places:
-            messages = spool.read(places)
-            by_kind[DATA] = [replace(b, message=m) for b, m in zip(data, messages, strict=True)]
-        reports = [blob.message.to_pybytes() for blob in by_kind[REPORT]]
-        return cls(
-            data=by_kind[DATA],
+            filling.add(blob)
+        return filling.inbox()
+
+
+class Filling:
+    """An inbox while blobs arrive."""
+
+    def __init__(self, spool: Spool | None = None, most: int = 0) -> None:
+        """See `Inbox.of`."""
+        self._spool, self._most = spool, most
+        self._by_kind: dict[int, list[Blob]] = {DATA: [], WATERMARK: [], REPORT: [], CONTROL: []}
+        self._places: list[Place] = []
+        self._size = 0
+
+    def add(self, blob: Blob) -> None:
+        """Take the next blob."""
+        self._by_kind[blob.kind].append(blob)
+        if self._spool is None or blob.kind != DATA:
+            return
+        self._size += blob.message.size
+        if self._size > self._most:
+            data, places = self._by_kind[DATA], self._places
+            for number in range(len(places), len(data)):
+                places.append(self._spool.write(data[number].message))
+                data[number] = replace(data[number], message=NOTHING)
+
+    def inbox(self) -> Inbox:
+        """Return all that has arrived."""
+        by_kind, places = self._by_kind, self._places
+        data = by_kind[DATA]
+        if self._spool is not None and places:
+            messages = self._spool.read(places)
+            data = [replace(b, message=m) for b, m in zip(data, messages, strict=True)]
+        return Inbox(
+            data=data,
             watermarks=by_kind[WATERMARK],
-            reports=reports,
+            reports=[blob.message.to_pybytes() for blob in by_kind[REPORT]],
             controls=by_kind[CONTROL],
         )
 

@@ -114,12 +114,22 @@ def batch_of(targets: list[int], blobs: list[bytes]) -> pa.RecordBatch:
 def from_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[Blob]:
     """Yield the blobs of (partition, blob) rows."""
     for batch in batches:
-        column = batch.column(1)
-        offsets = np.frombuffer(column.buffers()[1], dtype=np.int32)
-        offsets = offsets[column.offset : column.offset + len(column) + 1].tolist()
-        data = column.buffers()[2]
-        for start, stop in pairwise(offsets):
-            yield unpack(data.slice(start, stop - start))
+        yield from _blobs_of(batch)
+
+
+def addressed(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Blob]]:
+    """Yield (partition, blob) rows as such pairs."""
+    for batch in batches:
+        yield from zip(batch.column(0).to_pylist(), _blobs_of(batch), strict=True)
+
+
+def _blobs_of(batch: pa.RecordBatch) -> Iterator[Blob]:
+    column = batch.column(1)
+    offsets = np.frombuffer(column.buffers()[1], dtype=np.int32)
+    offsets = offsets[column.offset : column.offset + len(column) + 1].tolist()
+    data = column.buffers()[2]
+    for start, stop in pairwise(offsets):
+        yield unpack(data.slice(start, stop - start))
 
 
 def encode(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -110,26 +110,32 @@ class StatefulTask:
         with closing(Spool()) as spool:
             blobs = from_batches(measures.waiting(batches))
             inbox = Inbox.of(blobs, spool, self.step.memory // IN_HAND)
-            emitter = Emitter(self.program, self.step, self.task, self.attempt, measures)
-            seen = latest_of(inbox.watermarks)
-            times = times_after(self.program, self.step, seen)
-            clock = clock_of(self.program, self.step, times)
-            controls, done = None, _Done()
-            if self.step.controls:
-                controls = Controls(self.program, self.step, self.task, inbox.controls, inbox.data)
-                done.heaviest = Heaviest(controls.heaviest, sided=is_sided(self.program.can))
-                viewed = Viewed(
-                    program=self.program,
-                    step=self.step,
-                    task=self.task,
-                    measures=measures,
-                    emitter=emitter,
-                    clock=clock.earlier,
-                    latest_us=max(seen.values(), default=NEVER),
-                )
-                controls.run(viewed, blocking=True)
-            yield from self._apply(inbox.data, spool, emitter, measures, clock, done)
-            measures.count("bytes_spilled", spool.size)
+            yield from self.handled(inbox, spool, measures)
+
+    def handled(
+        self, inbox: Inbox, spool: Spool, measures: Measures
+    ) -> Iterator[tuple[int, bytes]]:
+        """Turn what has arrived into pairs of a partition and a blob. spool: has what memory has no room for."""
+        emitter = Emitter(self.program, self.step, self.task, self.attempt, measures)
+        seen = latest_of(inbox.watermarks)
+        times = times_after(self.program, self.step, seen)
+        clock = clock_of(self.program, self.step, times)
+        controls, done = None, _Done()
+        if self.step.controls:
+            controls = Controls(self.program, self.step, self.task, inbox.controls, inbox.data)
+            done.heaviest = Heaviest(controls.heaviest, sided=is_sided(self.program.can))
+            viewed = Viewed(
+                program=self.program,
+                step=self.step,
+                task=self.task,
+                measures=measures,
+                emitter=emitter,
+                clock=clock.earlier,
+                latest_us=max(seen.values(), default=NEVER),
+            )
+            controls.run(viewed, blocking=True)
+        yield from self._apply(inbox.data, spool, emitter, measures, clock, done)
+        measures.count("bytes_spilled", spool.size)
         yield from emitter.watermarks(
             handed_on(self.program.operator, self.program.can, times.watermark)
         )

@@ -74,6 +74,40 @@ def test_what_stays_the_same_is_decided_once() -> None:
     assert made.places == {"a": {0: "0", 1: "1", 2: "0", 3: "1"}}
 
 
+def test_bundles_are_held_where_their_tasks_are() -> None:
+    anchors = Recording()
+    made = placing(cluster(2, 2), anchors)
+    bundles, held = made.bundles("a", FOUR, 1)
+    assert (bundles, held) == (((0,), (2,), (1,), (3,)), {0: "0", 1: "0", 2: "1", 3: "1"})
+    bundles, held = made.bundles("b", FOUR, 0.5)
+    assert (bundles, held) == (((0, 2), (1, 3)), {0: "0", 1: "1"})
+    assert made.bundles("b", FOUR, 0.5)[1] is held, "decided once"
+    assert made.bundles("b", FOUR, 1)[0] == ((0,), (2,), (1,), (3,)), "there is more to do"
+    assert made.places["b"] == {0: "0", 1: "1", 2: "0", 3: "1"}
+
+
+def test_where_no_task_is_placed_bundles_are_for_the_cores_of_the_executor() -> None:
+    made = placing(cluster(2), Recording())
+    assert made.bundles("a", FOUR, 1) == (((0, 1), (2, 3)), None)
+    assert made.bundles("a", FOUR, 0.5) == (((0, 1, 2, 3),), None)
+    unplaced = Placing(cluster(2, 2).executors, lambda: None, lambda operator: True)
+    unplaced.look()
+    assert unplaced.bundles("a", FOUR, 1) == ((), None), "Spark puts them anywhere"
+
+
+def test_bundles_wait_for_no_executor_that_has_died() -> None:
+    there = cluster(1, 1)
+    made = placing(there, Recording())
+    bundles, held = made.bundles("a", FOUR, 1)
+    assert (bundles, held) == (((0, 2), (1, 3)), {0: "0", 1: "1"})
+    made.let_go({"1"})
+    assert held == {0: "0"}
+    assert made.bundles("a", FOUR, 1)[1] == {0: "0"}, "of a stage that comes now"
+    there.kill("1")
+    made.look()
+    assert made.bundles("a", FOUR, 1) == (((0, 1, 2, 3),), None)
+
+
 def test_an_executor_dies_and_another_comes() -> None:
     there, anchors = cluster(2, 2), Recording()
     made = placing(there, anchors)
