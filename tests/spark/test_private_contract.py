@@ -19,6 +19,7 @@ from rechannel.engine.reconfigure.cluster import Executor
 from rechannel.engine.spark import binding, private_stages, wiring
 from rechannel.engine.spark.calls import nothing
 from rechannel.engine.spark.cluster import spark_cluster
+from rechannel.engine.spark.losses import Losses
 from rechannel.engine.spark.private import (
     Anchors,
     JobTags,
@@ -44,6 +45,8 @@ from tests.spark.programs import BRIEF, PATIENCE, ledger, outputs, run, session,
 pytestmark = pytest.mark.contract
 
 PARTITIONS, TASKS = 5, 3
+CORES = 2
+"""Of the session that tests share."""
 
 
 class Front:
@@ -444,6 +447,14 @@ def test_the_complaint_names_the_expression(spark):
     assert PlanAnalysis.complaint(frame) is None
 
 
+class HeldFront(Front):
+    """A front that waits before it begins."""
+
+    def __call__(self, batches):
+        Holding(self.marks.place, same)(None)
+        yield from super().__call__(batches)
+
+
 class Wait(Holding):
     """A mapInArrow function whose tasks wait."""
 
@@ -491,6 +502,45 @@ def test_jobs_are_described_and_cancelled_by_tag(spark, tmp_path):
     marks["two"].say("go")
     threads["two"].join()
     assert [row["id"] for row in ended["two"]] == [0]
+
+
+def test_a_job_reads_an_exchange_once_its_last_stage_runs(spark, tmp_path):
+    """And begins anew when an executor is lost then: the stage that was exchanged does not run again."""
+    tags, stages = JobTags(spark), planned_stages(spark)
+    first, last = (Marks(tmp_path / name) for name in ("first", "last"))
+    losses, ended = Losses(tags), []
+    first.say("armed")
+    last.say("armed")
+    sent = stages.call(stages.numbers(TASKS), HeldFront(str(first.place)), None)
+    exchange = stages.exchange(sent, PARTITIONS)
+    rows = stages.call(exchange.read(0, PARTITIONS), Wait(last.place, same), None)
+
+    def job():
+        tags.tag("reads")
+        try:
+            ended.append(losses.run(lambda: collected(stages, rows)))
+        finally:
+            tags.untag("reads")
+
+    thread = threading.Thread(target=job)
+    thread.start()
+    until(lambda: len(first.of("held")) == CORES, "the first stage runs")
+    losses.lost({"1"})
+    assert tags.reading_since("reads") is None
+    first.say("go")
+    until(lambda: len(last.of("held")) == CORES, "the last stage runs")
+    since = until(lambda: tags.reading_since("reads"), "Spark tells that it does")
+    assert 0 <= time.time() * 1e3 - since < 1e3 * PATIENCE
+    assert tags.reading_since("another") is None
+    losses.clock = lambda: since / 1e3
+    losses.lost({"1"})
+    until(lambda: len(last.of("held")) > CORES, "the last stage runs once more")
+    last.say("go")
+    thread.join()
+    assert ended == [sorted(text for _, _, text in expected(0, PARTITIONS))]
+    assert len(first.of("held")) == CORES, "others went on without waiting"
+    assert Counter(mark["task"] for mark in first.of("ran")) == dict.fromkeys("012", 1)
+    exchange.release()
 
 
 def test_an_untagged_thread_is_not_cancelled(spark):

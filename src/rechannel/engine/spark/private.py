@@ -399,3 +399,26 @@ class JobTags:
     def cancel(self, tag: str) -> None:
         """Cancel every job of a tag. Their Python tasks may still write for seconds: files carry attempts' names."""
         self._context.cancelJobsWithTag(tag)
+
+    def reading_since(self, tag: str) -> float | None:
+        """Since when tasks of the tag's jobs have read an exchange, in Unix milliseconds; None if none has begun to.
+
+        A job's first stage reads none: ids of stages ascend from what a stage reads to the stage. Where tasks have
+        failed to fetch, a stage is not over either: Spark runs it again.
+        """
+        tracker = self._context._jsc.sc().statusTracker()
+        began = []
+        for job in tracker.getJobIdsForTag(tag):
+            found = tracker.getJobInfo(job)
+            stages = sorted(found.get().stageIds()) if found.isDefined() else []
+            for stage in stages[1:]:
+                known = tracker.getStageInfo(stage)
+                if known.isDefined() and _under_way(known.get()):
+                    began.append(float(known.get().submissionTime()))
+        return min(began, default=None)
+
+
+def _under_way(stage: Any) -> bool:
+    """Whether tasks of a stage have begun, and not all have ended."""
+    begun = stage.numActiveTasks() + stage.numFailedTasks() + stage.numCompletedTasks()
+    return bool(begun) and stage.numCompletedTasks() < stage.numTasks()

@@ -43,6 +43,7 @@ from rechannel.engine.spark.calls import (
 )
 from rechannel.engine.spark.failures import translate, translate_of_sink
 from rechannel.engine.spark.jobs import Jobs
+from rechannel.engine.spark.losses import Losses
 from rechannel.engine.spark.placing import Placing
 from rechannel.engine.spark.private import Anchor
 from rechannel.engine.spark.session.gateway import gone
@@ -104,6 +105,8 @@ class SparkRunner:
     """With several timesteps in flight, start source stages at once, not with their first reader."""
     placing: Placing | None = None
     """Places tasks where their state is cached; None lets Spark choose."""
+    losses: Losses | None = None
+    """Begins jobs anew that have lost an executor; None leaves that to Spark."""
     profile: Profile = field(default=lambda resources: None)
     """Turns an operator's resources into Spark's resource profile."""
     executors: Callable[[], Sequence[Executor]] | None = None
@@ -181,13 +184,18 @@ class SparkRunner:
     ) -> Sequence[UnitReport]:
         """Run the unit's job and return its reports. exchange: which they come out of already; None = the tasks."""
         if held.timestep.configuration.operators[stage.name].tasks < MANY:
-            return by_operator(reports_of(self.stages.collect(rows)))
+            return by_operator(reports_of(self._collect(rows)))
         if exchange is None:
             # One task folds them all. The exchange has no other reader: the timestep's release frees it.
             made = self.stages.exchange(rows, 1)
             held.exchanges[f"reports of {stage.name}"] = made
             rows = made.read(0, 1)
-        return folded_of(self.stages.collect(self.stages.call(rows, FoldCall(MANY), None)))
+        return folded_of(self._collect(self.stages.call(rows, FoldCall(MANY), None)))
+
+    def _collect(self, rows: Rows) -> list[bytes]:
+        if self.losses is None:
+            return self.stages.collect(rows)
+        return self.losses.run(lambda: self.stages.collect(rows))
 
     def _map(self, held: _Open, stage: Stage, rows: Rows, call: Call) -> Rows:
         return self.stages.call(rows, call, self._profile(held, stage))

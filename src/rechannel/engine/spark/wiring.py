@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from rechannel.engine.program.physical import PhysicalPlan, SinkBufferFrame, SinkPlan
 from rechannel.engine.spark.cluster import SparkCluster, spark_cluster
 from rechannel.engine.spark.jobs import NoJobs
+from rechannel.engine.spark.losses import Losses
 from rechannel.engine.spark.placing import Placing
 from rechannel.engine.spark.private import Anchors, JobTags, PlanAnalysis, SharedExchange
 from rechannel.engine.spark.private_stages import planned_stages
@@ -131,11 +132,13 @@ def _placing(spark: Any, cluster: SparkCluster, runner: SparkRunner) -> Placing 
             limits=limits,
             tag=runner.tag,
         )
+        runner.losses = Losses(JobTags(spark))
         made.warming = Warming(
             executors=made.alive,
             first=first,
             counts=cluster.counts,
             lost=made.let_go,
+            died=runner.losses.lost,
             copies=speculative(spark),
         )
     return made

@@ -32,6 +32,7 @@ class World:
         self.warmed: list[str] = []
         self.cancelled: list[str] = []
         self.lost: list[set[str]] = []
+        self.died: list[set[str]] = []
         self.waiting: list[Callable[[], None]] = []
         self.steps: list[Callable[[], None]] = []
         self.errors: list[Exception] = []
@@ -42,6 +43,7 @@ class World:
             first=self,
             counts=self.counts,
             lost=lambda ids: self.lost.append(set(ids)),
+            died=lambda ids: self.died.append(set(ids)),
             copies=copies,
             clock=lambda: self.now,
             pause=self.pause,
@@ -98,6 +100,20 @@ def test_when_a_stream_begins_all_executors_are_used_while_they_are_warmed():
     assert world.warmed == ["0", "1"]
     assert world.look() == set()
     assert world.waiting == []
+
+
+def test_an_executor_that_a_change_gives_back_has_not_died():
+    world = World("0", "1", "2")
+    world.look()
+    world.finish()
+    world.made.give_back({"1"})
+
+    def go() -> None:
+        world.alive = executors("0")
+
+    world.watch(go, lambda: None)
+    assert world.lost == [{"1", "2"}]
+    assert world.died == [{"2"}]
 
 
 def test_an_executor_that_joins_is_cold_until_its_first_tasks_have_ended():
