@@ -19,7 +19,6 @@ from rechannel.engine.reconfigure.cluster import Executor
 from rechannel.engine.spark import binding, private_stages, wiring
 from rechannel.engine.spark.calls import nothing
 from rechannel.engine.spark.cluster import spark_cluster
-from rechannel.engine.spark.losses import Losses
 from rechannel.engine.spark.private import (
     Anchors,
     JobTags,
@@ -30,6 +29,7 @@ from rechannel.engine.spark.private import (
 from rechannel.engine.spark.private_executors import Executors
 from rechannel.engine.spark.private_stages import planned_stages
 from rechannel.engine.spark.public import PersistedExchange
+from rechannel.engine.spark.resubmitting import Resubmitting
 from rechannel.engine.spark.session.session import ADAPTIVE, STEADY
 from rechannel.engine.spark.session.session_limits import Kind
 from rechannel.engine.spark.stages import ROWS, FrameStages
@@ -504,11 +504,20 @@ def test_jobs_are_described_and_cancelled_by_tag(spark, tmp_path):
     assert [row["id"] for row in ended["two"]] == [0]
 
 
-def test_a_job_reads_an_exchange_once_its_last_stage_runs(spark, tmp_path):
-    """And begins anew when an executor is lost then: the stage that was exchanged does not run again."""
+class Lacking:
+    """An exchange that lacks rows when it is told to."""
+
+    lacks = False
+
+    def incomplete(self):
+        return self.lacks
+
+
+def test_a_job_is_submitted_again_when_rows_are_lost_that_its_last_stage_reads(spark, tmp_path):
+    """The stage that was exchanged does not run again."""
     tags, stages = JobTags(spark), planned_stages(spark)
     first, last = (Marks(tmp_path / name) for name in ("first", "last"))
-    losses, ended = Losses(tags), []
+    again, ended, lacking = Resubmitting(tags), [], Lacking()
     first.say("armed")
     last.say("armed")
     sent = stages.call(stages.numbers(TASKS), HeldFront(str(first.place)), None)
@@ -518,25 +527,31 @@ def test_a_job_reads_an_exchange_once_its_last_stage_runs(spark, tmp_path):
     def job():
         tags.tag("reads")
         try:
-            ended.append(losses.run(lambda: collected(stages, rows)))
+            ended.append(again.run(lambda: collected(stages, rows), [lacking]))
         finally:
             tags.untag("reads")
 
-    thread = threading.Thread(target=job)
+    thread = threading.Thread(target=job, daemon=True)
     thread.start()
     until(lambda: len(first.of("held")) == CORES, "the first stage runs")
-    losses.lost({"1"})
-    assert tags.reading_since("reads") is None
+    began = [tags.began("reads", -1)]
+    lacks = [exchange.incomplete()]
     first.say("go")
     until(lambda: len(last.of("held")) == CORES, "the last stage runs")
-    since = until(lambda: tags.reading_since("reads"), "Spark tells that it does")
-    assert 0 <= time.time() * 1e3 - since < 1e3 * PATIENCE
-    assert tags.reading_since("another") is None
-    losses.clock = lambda: since / 1e3
-    losses.lost({"1"})
+    since = until(lambda: tags.began("reads", -1), "Spark tells that it does")
+    began += [tags.began("reads", -2), tags.began("another", -1)]
+    lacks += [exchange.incomplete()]
+    again.clock = lambda: since / 1e3
+    lacking.lacks = True
+    again.lost({"1"})
     until(lambda: len(last.of("held")) > CORES, "the last stage runs once more")
+    lacking.lacks = False
+    again.clock = time.time
     last.say("go")
-    thread.join()
+    thread.join(PATIENCE)
+    assert 0 <= time.time() * 1e3 - since < 1e3 * PATIENCE
+    assert began == [None, None, None], "not yet, over, unknown"
+    assert lacks == [True, False]
     assert ended == [sorted(text for _, _, text in expected(0, PARTITIONS))]
     assert len(first.of("held")) == CORES, "others went on without waiting"
     assert Counter(mark["task"] for mark in first.of("ran")) == dict.fromkeys("012", 1)
@@ -719,6 +734,8 @@ def on_a_cluster(place):
         place, "local-cluster[3,2,1024]", spark__executor__memory="512m",
         # A task waits for its executor, however slow the machine is today.
         spark__locality__wait="300s", spark__speculation="false",
+        # Shuffles name hosts, and anchors have to win.
+        spark__shuffle__reduceLocality__enabled="true",
     )  # fmt: skip
     executors = Executors(spark)
     three = until(lambda: len(alive := executors.alive()) == 3 and alive, "three executors")
@@ -736,7 +753,7 @@ def on_a_cluster(place):
         rounds.append([right, [[wanted[task].id, at[task]] for task in sorted(wanted)]])
     numbered = placed_numbers(spark, anchors.of(dict.fromkeys(range(PLACED), three[2])))
     bundled = one_round(
-        spark, f"{place}/marks", anchors.of(dict(enumerate(three[::-1]))), 1, BUNDLES
+        spark, f"{place}/marks", anchors.of(dict(enumerate(three[::-1])), 3), 1, BUNDLES
     )
     settled(executors)
     unmoved = executors.counts()

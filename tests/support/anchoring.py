@@ -23,8 +23,9 @@ class Recording:
     def __init__(self) -> None:
         self.made: list[dict[int, str]] = []
 
-    def of(self, places: Mapping[int, Executor]) -> Held:
+    def of(self, places: Mapping[int, Executor], read: int = 1) -> Held:
         """An anchor for tasks at these places."""
+        del read
         held = {task: executor.id for task, executor in places.items()}
         self.made.append(held)
         return Held(held)

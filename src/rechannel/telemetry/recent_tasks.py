@@ -4,7 +4,8 @@ A timestep counts once it is committed, with the attempts that won. It is folded
 figures, in the thread of the log; without a log, where they happen. The columns of a timestep are never changed, so
 any thread may read what is there.
 
-A task takes a core from its launch to its result, while it fetches its input too: that is `core_ms`. `busy_ms` is what
+A task takes a core from its launch to its result, while it fetches its input too: that is `core_ms`. Of tasks that
+share one of Spark's, each has an equal share of what Spark needed around them. `busy_ms` is what
 its function needs of that without waiting for input: DS2's useful time. In-process, and where Spark's figures are
 missing, `core_ms` is the time in the function.
 """
@@ -212,7 +213,9 @@ def _of_many(event: TasksFinished) -> OperatorTasks:
         numbers=event.column("task"),
         rows=event.column(f"{COUNT}rows_in"),
         busy_ms=event.busy_ms,
-        core_ms=np.maximum(event.busy_ms, finished - launched),
+        core_ms=evened(
+            np.maximum(event.busy_ms, finished - launched), event.busy_ms, event.spark_ids
+        ),
         began_ms=float(launched.min()),
         ended_ms=float(finished.max()),
         launch_ms=_first_wave(launched, freed),
@@ -236,7 +239,7 @@ def _on(event: TaskFinished | TasksFinished) -> Iterable[str]:
 def _of_few(tasks: Sequence[TaskFinished]) -> OperatorTasks:
     figures = np.array([_figures(task) for task in tasks], dtype=np.float64)
     figures = figures[np.argsort(figures[:, 0], kind="stable")]
-    numbers, rows, busy, core, launched, finished = figures.T
+    numbers, rows, busy, core, launched, finished, shared = figures.T
     sent: dict[str, int] = {}
     offered: dict[str, int] = {}
     for each in (each for task in tasks for each in task.sent):
@@ -246,7 +249,7 @@ def _of_few(tasks: Sequence[TaskFinished]) -> OperatorTasks:
         numbers=numbers,
         rows=rows,
         busy_ms=busy,
-        core_ms=core,
+        core_ms=evened(core, busy, shared),
         began_ms=float(launched.min()),
         ended_ms=float(finished.max()),
         launch_ms=_first_wave(launched, _freed_of(tasks)),
@@ -270,7 +273,21 @@ def _figures(task: TaskFinished) -> tuple[float, ...]:
     launched, finished, busy = task.launch_ms, task.finish_ms, task.busy_ms
     # Spark's instants are whole milliseconds.
     core = max(busy, finished - launched)
-    return task.task, task.rows_in, busy, core, launched, finished
+    shared = -1 - task.task if task.spark_task is None else task.spark_task.task
+    return task.task, task.rows_in, busy, core, launched, finished, shared
+
+
+def evened(core_ms: Floats, busy_ms: Floats, spark_tasks: Floats) -> Floats:
+    """Return the time on a core of each task, where those of one task of Spark share what is not theirs.
+
+    Else the first of them would have it all, and what a task costs without rows would look like nothing. spark_tasks:
+    Spark's id for each, shape (tasks,).
+    """
+    _, place, number = np.unique(spark_tasks, return_inverse=True, return_counts=True)
+    if len(number) == len(spark_tasks):
+        return core_ms
+    around = np.bincount(place, weights=core_ms - busy_ms)
+    return np.where(number[place] > 1, busy_ms + (around / number)[place], core_ms)
 
 
 def _freed_ms(task: TaskFinished | TasksFinished) -> float | Floats:

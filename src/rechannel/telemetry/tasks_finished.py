@@ -135,6 +135,15 @@ class TasksFinished(Record):
                 out.setdefault(stage, set()).add(task)
         return out
 
+    @property
+    def spark_ids(self) -> Floats:
+        """Spark's id of the task in which each ran; a negative number of its own where it is not known."""
+        batch, _ = self._times
+        known = batch.column("spark_task")
+        ids = known.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64)
+        missing = known.is_null().to_numpy(zero_copy_only=False)
+        return np.where(missing, -1.0 - np.arange(self.number), ids)
+
     def measured(self, found: Mapping[int, SparkMetrics]) -> TasksFinished:
         """Return the same tasks with Spark's figures. found: by Spark's id of the task."""
         batch, _ = self._times

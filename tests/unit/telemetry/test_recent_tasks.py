@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+import pytest
 
 import rechannel as rc
 from rechannel import aggregates as agg
@@ -22,6 +23,7 @@ from rechannel.telemetry.recent_tasks import (
     RecentTasks,
     at_once,
     columns_of,
+    evened,
     recent_tasks,
 )
 from rechannel.telemetry.task_finished import Sent, SparkMetrics, TaskFinished
@@ -218,3 +220,13 @@ def test_a_controller_sees_the_tasks():
     arrived = last.operators["counts"].rows.sum()
     assert last.operators["in"].sent == {"counts": arrived}
     assert len(last.operators["counts"].numbers) == 2
+
+
+def test_tasks_that_share_one_of_spark_share_what_it_needs_around_them():
+    core, busy = np.array([25.0, 3.0, 9.0, 4.0]), np.array([3.0, 3.0, 4.0, 4.0])
+    shared = np.array([70.0, 70.0, 71.0, 70.0])
+    made = evened(core, busy, shared)
+    assert made.tolist() == pytest.approx([3 + 22 / 3, 3 + 22 / 3, 9.0, 4 + 22 / 3])
+    assert made.sum() == pytest.approx(core.sum())
+    alone = np.array([-1.0, -2.0, 70.0, 71.0])
+    assert evened(core, busy, alone) is core

@@ -214,12 +214,17 @@ class Placing:
     def anchor(self, operator: str, configuration: OperatorConfiguration) -> Anchor | None:
         """Return what makes Spark run the operator's tasks where they belong; None means anywhere."""
         with self._lock:
-            alone = len(self._alive) < 2 and not self._awaited
-            if alone or not self._shares(configuration):
-                self._held.pop(operator, None)
-                return None
-            anchors = self._opened_once()
-            return None if anchors is None else self._decide(operator, configuration, anchors)
+            held = self._held_anew(operator, configuration)
+            return None if held is None else held.anchor
+
+    def _held_anew(self, operator: str, configuration: OperatorConfiguration) -> _Held | None:
+        """Return where the operator's tasks are from now on; None if Spark chooses."""
+        alone = len(self._alive) < 2 and not self._awaited
+        if alone or not self._shares(configuration):
+            self._held.pop(operator, None)
+            return None
+        anchors = self._opened_once()
+        return None if anchors is None else self._decide(operator, configuration, anchors)
 
     def bundles(
         self, operator: str, configuration: OperatorConfiguration, per_core: float
@@ -228,9 +233,8 @@ class Placing:
 
         per_core: bundles for each core of an executor. There are none if Spark chooses where tasks run.
         """
-        self.anchor(operator, configuration)
         with self._lock:
-            held, anchors = self._held.get(operator), self._opened_once()
+            held, anchors = self._held_anew(operator, configuration), self._opened_once()
             if held is None or not held.places or anchors is None:
                 if len(self._executors) != 1:
                     return (), None
@@ -246,7 +250,8 @@ class Placing:
         number = {id_: max(1, int(executor.cores * per_core)) for id_, executor in known.items()}
         bundles = placed_bundles(held.places, number)
         places = {place: known[held.places[bundle[0]]] for place, bundle in enumerate(bundles)}
-        anchor = anchors.of(places) if places else None
+        widest = max(map(len, bundles), default=0)
+        anchor = anchors.of(places, widest) if places else None
         if anchor is not None:
             anchor.let_go(self._lost)
         return replace(held, per_core=per_core, bundles=bundles, bundled=anchor)
@@ -288,7 +293,7 @@ class Placing:
 
     def _decide(
         self, operator: str, configuration: OperatorConfiguration, anchors: Anchors
-    ) -> Anchor | None:
+    ) -> _Held:
         tasks, wanted = configuration.tasks, dict(configuration.placement)
         usable = _usable(self._executors, configuration)
         held = self._held.get(operator)
@@ -302,7 +307,7 @@ class Placing:
                 anchor.let_go(self._lost)
             held = _Held(tasks, wanted, usable, places, anchor)
             self._held[operator] = held
-        return held.anchor
+        return held
 
     def _least_first(self, operator: str, executors: Sequence[Executor]) -> list[Executor]:
         """Sort executors by their tasks of other operators, so that ties do not all go to the same executor."""

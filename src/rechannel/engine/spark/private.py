@@ -82,6 +82,11 @@ class SharedExchange:
             specs[place] = sql.CoalescedPartitionSpec(start, stop, none)
         return sql.ShuffledRowRDD(self._dependency, self._exchange.readMetrics(), specs)
 
+    def incomplete(self) -> bool:
+        """Whether some of its map side has not run, or was lost with its executor."""
+        there = _map_outputs(self._spark).getNumAvailableOutputs(self._dependency.shuffleId())
+        return bool(there < self._dependency.rdd().getNumPartitions())
+
     def submit(self) -> None:
         """Start the map side now, as a job of its own, without waiting for it."""
         if self._submitted is None:
@@ -93,6 +98,20 @@ class SharedExchange:
         cleaner = context.cleaner()
         if cleaner.isDefined():
             cleaner.get().doCleanupShuffle(self._dependency.shuffleId(), False)
+
+
+@lru_cache(maxsize=4)
+def _map_outputs(spark: SparkSession) -> Any:
+    """What Spark's driver knows of the output of map tasks (`MapOutputTrackerMaster`).
+
+    It is a field: methods of its owner name classes that Spark does not come with, and cannot be listed.
+    """
+    jvm: Any = spark.sparkContext._jvm
+    field = jvm.java.lang.Class.forName("org.apache.spark.SparkEnv").getDeclaredField(
+        "mapOutputTracker"
+    )
+    field.setAccessible(True)
+    return field.get(spark.sparkContext._jsc.sc().env())
 
 
 def _planned_whole(spark: SparkSession, dataset: Any) -> Any:
@@ -171,6 +190,8 @@ class Anchors:
     """
 
     _CACHED = "hdfs_cache_"
+    _NAMED = 5
+    """Locations that a partition of a shuffle has at most: those with a fifth of its bytes."""
 
     def __init__(self, spark: SparkSession) -> None:
         """Look the classes up, which costs more than using them."""
@@ -210,13 +231,17 @@ class Anchors:
             return None
         return anchors
 
-    def of(self, places: Mapping[int, Executor]) -> Anchor:
-        """An anchor for partitions 0, 1, ...; any number of stages may use it."""
+    def of(self, places: Mapping[int, Executor], read: int = 1) -> Anchor:
+        """An anchor for partitions 0, 1, ...; any number of stages may use it.
+
+        read: partitions of a shuffle that are read in one of them, at most.
+        """
         lists: dict[Executor, Any] = {}
         for executor in places.values():
             if executor not in lists:
                 location = self._CACHED + self._location(executor)
-                lists[executor] = self._python.toSeq([location, location])
+                often = 1 + self._NAMED * read
+                lists[executor] = self._python.toSeq([location] * often)
         locations = self._map(
             {partition: lists[executor] for partition, executor in places.items()}
         )
@@ -246,17 +271,16 @@ class Anchor:
     ) -> None:
         """Made by `Anchors.of`. locations: a Java map that `empty` reads. held: id of the executor, by partition."""
         self._anchors = anchors
-        self._nothing, self._empty = anchors._nothing, empty
+        self._alone = anchors._python.toSeq([empty])
         self._locations = locations
         self._held = dict(held)
         self._partitions = len(held)
 
     def hold(self, *rdds: Any) -> Any:
         """The same rows in the same partitions, each computed where it was put. i-th partitions become one."""
-        parents = self._nothing
+        parents = self._alone
         for rdd in rdds:
-            # Each of them names a location of its own.
-            parents = parents.appended(self._empty).appended(rdd)
+            parents = parents.appended(rdd)
         return self._anchors.unite(parents, self._partitions)
 
     def let_go(self, executors: Iterable[str]) -> None:
@@ -400,25 +424,16 @@ class JobTags:
         """Cancel every job of a tag. Their Python tasks may still write for seconds: files carry attempts' names."""
         self._context.cancelJobsWithTag(tag)
 
-    def reading_since(self, tag: str) -> float | None:
-        """Since when tasks of the tag's jobs have read an exchange, in Unix milliseconds; None if none has begun to.
-
-        A job's first stage reads none: ids of stages ascend from what a stage reads to the stage. Where tasks have
-        failed to fetch, a stage is not over either: Spark runs it again.
-        """
+    def began(self, tag: str, place: int) -> float | None:
+        """See `resubmitting.TaggedJobs`. Ids of stages ascend from what a stage reads to the stage."""
         tracker = self._context._jsc.sc().statusTracker()
-        began = []
         for job in tracker.getJobIdsForTag(tag):
             found = tracker.getJobInfo(job)
             stages = sorted(found.get().stageIds()) if found.isDefined() else []
-            for stage in stages[1:]:
-                known = tracker.getStageInfo(stage)
-                if known.isDefined() and _under_way(known.get()):
-                    began.append(float(known.get().submissionTime()))
-        return min(began, default=None)
-
-
-def _under_way(stage: Any) -> bool:
-    """Whether tasks of a stage have begun, and not all have ended."""
-    begun = stage.numActiveTasks() + stage.numFailedTasks() + stage.numCompletedTasks()
-    return bool(begun) and stage.numCompletedTasks() < stage.numTasks()
+            known = tracker.getStageInfo(stages[place]) if len(stages) > 1 else None
+            if known is not None and known.isDefined():
+                stage = known.get()
+                # Spark's status store has both at once, and numbers of tasks a tenth of a second later.
+                if stage.submissionTime() > 0 and stage.numCompletedTasks() < stage.numTasks():
+                    return float(stage.submissionTime())
+        return None

@@ -32,6 +32,10 @@ class PersistedExchange:
         """Return None: without private API, every task is one of Spark's."""
         del bundles, first, anchor
 
+    def incomplete(self) -> bool:
+        """Return False: without private API, it is not known."""
+        return False
+
     def submit(self) -> None:
         """Do nothing: without private API, a shuffle cannot be started ahead of its readers."""
 

@@ -43,9 +43,9 @@ from rechannel.engine.spark.calls import (
 )
 from rechannel.engine.spark.failures import translate, translate_of_sink
 from rechannel.engine.spark.jobs import Jobs
-from rechannel.engine.spark.losses import Losses
 from rechannel.engine.spark.placing import Placing
 from rechannel.engine.spark.private import Anchor
+from rechannel.engine.spark.resubmitting import Resubmitting
 from rechannel.engine.spark.session.gateway import gone
 from rechannel.engine.spark.stages import Call, Exchange, Rows, Stages
 from rechannel.engine.stages.bundles import Bundles, bundles_of
@@ -80,6 +80,19 @@ class _Open:
     """Stages whose tasks may send their rows in another order when they are attempted again."""
 
 
+@dataclass(frozen=True)
+class _Inbox:
+    """The blobs for a stateful stage."""
+
+    rows: Rows
+    """Partition i is for bundle i, or for task i if there are none."""
+    bundles: Bundles
+    exchange: Exchange
+    """What they come through."""
+    first: int
+    """Its partition that is for task 0."""
+
+
 def _into(operator: str) -> str:
     """Name of the exchange that several producers of an operator share."""
     return f"into {operator}"
@@ -105,8 +118,8 @@ class SparkRunner:
     """With several timesteps in flight, start source stages at once, not with their first reader."""
     placing: Placing | None = None
     """Places tasks where their state is cached; None lets Spark choose."""
-    losses: Losses | None = None
-    """Begins jobs anew that have lost an executor; None leaves that to Spark."""
+    resubmitting: Resubmitting | None = None
+    """Submits jobs again that read from a lost executor; None leaves that to Spark."""
     profile: Profile = field(default=lambda resources: None)
     """Turns an operator's resources into Spark's resource profile."""
     executors: Callable[[], Sequence[Executor]] | None = None
@@ -152,22 +165,24 @@ class SparkRunner:
         return Placed() if self.placing is None else self.placing.placed
 
     def _run(self, held: _Open, stage: Stage, step: StageStep) -> Sequence[UnitReport]:
+        inputs: list[Exchange] = []
         if stage.logic is None:
             rows = self._source_rows(held, stage, step)
         else:
             if stage.logic.ordered and held.reordered.intersection(stage.producers):
                 held.reordered.add(stage.name)
                 step = replace(step, repeats=False)
-            rows, bundles, first = self._inbox(held, stage)
-            call = StatefulCall(self._ship(stage.name), step, bundles, first)
-            rows = self._map(held, stage, rows, call)
+            inbox = self._inbox(held, stage)
+            call = StatefulCall(self._ship(stage.name), step, inbox.bundles, inbox.first)
+            rows = self._map(held, stage, inbox.rows, call)
+            inputs.append(inbox.exchange)
         if not stage.consumers:
-            return self._reports(held, stage, rows, None)
+            return self._reports(held, stage, rows, None, inputs)
         if stage.reports_apart:
             last = partitions_of(stage, held.timestep.configuration)
             exchange = self.stages.exchange(rows, last + 1)
             held.exchanges[stage.name] = exchange
-            return self._reports(held, stage, exchange.read(last, last + 1), exchange)
+            return self._reports(held, stage, exchange.read(last, last + 1), exchange, inputs)
         if self._joins_others(stage) and self._profile(held, stage) is None:
             held.loose[stage.name] = rows
             self._submit_joint(held, stage)
@@ -180,22 +195,35 @@ class SparkRunner:
         return []
 
     def _reports(
-        self, held: _Open, stage: Stage, rows: Rows, exchange: Exchange | None
+        self,
+        held: _Open,
+        stage: Stage,
+        rows: Rows,
+        exchange: Exchange | None,
+        inputs: Sequence[Exchange],
     ) -> Sequence[UnitReport]:
-        """Run the unit's job and return its reports. exchange: which they come out of already; None = the tasks."""
+        """Run the unit's job and return its reports.
+
+        exchange: which they come out of already; None = the tasks. inputs: what its tasks read.
+        """
         if held.timestep.configuration.operators[stage.name].tasks < MANY:
-            return by_operator(reports_of(self._collect(rows)))
+            place = -1 if exchange is None else -2
+            return by_operator(reports_of(self._collect(rows, inputs, place)))
         if exchange is None:
             # One task folds them all. The exchange has no other reader: the timestep's release frees it.
             made = self.stages.exchange(rows, 1)
             held.exchanges[f"reports of {stage.name}"] = made
             rows = made.read(0, 1)
-        return folded_of(self._collect(self.stages.call(rows, FoldCall(MANY), None)))
+        return folded_of(
+            self._collect(self.stages.call(rows, FoldCall(MANY), None), inputs, place=-2)
+        )
 
-    def _collect(self, rows: Rows) -> list[bytes]:
-        if self.losses is None:
+    def _collect(self, rows: Rows, inputs: Sequence[Exchange], place: int) -> list[bytes]:
+        """Run a job. place: of the stage that reads `inputs` among those of the job, -1 is the last one."""
+        # Spark keeps what became of the stages of a DataFrame that it plans as it goes.
+        if self.resubmitting is None or not inputs or isinstance(rows, DataFrame):
             return self.stages.collect(rows)
-        return self.losses.run(lambda: self.stages.collect(rows))
+        return self.resubmitting.run(lambda: self.stages.collect(rows), inputs, place)
 
     def _map(self, held: _Open, stage: Stage, rows: Rows, call: Call) -> Rows:
         return self.stages.call(rows, call, self._profile(held, stage))
@@ -208,11 +236,8 @@ class SparkRunner:
         operators = {operator for operator, _ in stage.consumers}
         return len(operators) == 1 and len(self.plan.stage(operators.pop()).producers) > 1
 
-    def _inbox(self, held: _Open, stage: Stage) -> tuple[Rows, Bundles, int]:
-        """Return the blobs for a stateful stage, its bundles, and the partition of the exchange that is for task 0.
-
-        Partition i of the blobs is for bundle i, or for task i if there are none, and is computed where it is placed.
-        """
+    def _inbox(self, held: _Open, stage: Stage) -> _Inbox:
+        """Return what a stateful stage reads; each partition is computed where its tasks are placed."""
         operator = held.timestep.configuration.operators[stage.name]
         ranges = [self._range(held, name, stage.name) for name in stage.producers]
         exchange, first = ranges[0]
@@ -221,16 +246,17 @@ class SparkRunner:
         bundles, anchor = self._bundles(held, stage)
         rows = exchange.read_bundles(bundles, first, anchor) if bundles else None
         if rows is not None:
-            return rows, bundles, first
+            return _Inbox(rows, bundles, exchange, first)
         anchor = None if self.placing is None else self.placing.anchor(stage.name, operator)
-        return exchange.read(first, first + operator.tasks, anchor), (), first
+        rows = exchange.read(first, first + operator.tasks, anchor)
+        return _Inbox(rows, (), exchange, first)
 
     def _bundles(self, held: _Open, stage: Stage) -> tuple[Bundles, Anchor | None]:
         """Return bundles of the tasks of a stateful stage if they are short, and where these run; else none."""
         operator = held.timestep.configuration.operators[stage.name]
-        size = sum(_size_of(part.layout) for part in held.timestep.slices.values())
+        sizes = {name: _size_of(part.layout) for name, part in held.timestep.slices.items()}
         at_once = self._at_once(operator)
-        number = self._short.number(stage.name, operator.tasks, at_once, size)
+        number = self._short.number(stage.name, operator.tasks, at_once, sizes)
         if number == operator.tasks:
             return (), None
         if self.placing is None:
@@ -306,7 +332,8 @@ class SparkRunner:
         """Return how many tasks read splits: fewer than there could be if they are short."""
         operator = held.timestep.configuration.operators[stage.name]
         at_once = self._at_once(operator)
-        return self._short.number(stage.name, operator.tasks, at_once, _size_of(layout))
+        sizes = {stage.name: _size_of(layout)}
+        return self._short.number(stage.name, operator.tasks, at_once, sizes)
 
     def _with_origin(
         self, held: _Open, frame: Frame, rows: DataFrame
@@ -391,6 +418,8 @@ class SparkRunner:
 
     def cancel(self) -> None:
         """Cancel every job of this dataflow."""
+        if self.resubmitting is not None:
+            self.resubmitting.stop()
         self.jobs.cancel(self.tag)
 
     def gone(self) -> str | None:

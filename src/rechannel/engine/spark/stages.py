@@ -39,6 +39,9 @@ class Exchange(Protocol):
         Partition i of the result has the rows of the i-th bundle. anchor: where bundles run.
         """
 
+    def incomplete(self) -> bool:
+        """Return whether some of its rows are not there, as far as that is known: not yet, or not any more."""
+
     def submit(self) -> None:
         """Start it ahead of its readers, if the session allows that."""
 

@@ -40,6 +40,8 @@ PAUSE = 0.05
 """Seconds between two looks at which executors there are, each of which takes the driver half a millisecond."""
 LOOKS = 20
 """Looks between two at what became of their tasks."""
+COUNTED = 0.1
+"""Seconds in which Spark counts a task that has ended."""
 LOSSES = 2
 """Looks in a row at which an executor had lost most of its tasks, after which it is warmed again."""
 REST, LONGEST_REST = 10.0, 160.0
@@ -83,6 +85,10 @@ class Warming:
     _awaited_until: float = 0.0
     _given_back: set[str] = field(default_factory=set)
     """Ids of executors that changes give back."""
+    _gone: set[str] = field(default_factory=set)
+    """Ids of executors that are gone, and not reported to `lost` yet."""
+    _dead: set[str] = field(default_factory=set)
+    """Of these, those that no change has given back."""
     _running: dict[str, float] = field(default_factory=dict)
     """By id of an executor: when its first tasks began."""
     _losses: dict[str, _Losses] = field(default_factory=dict)
@@ -100,8 +106,11 @@ class Warming:
         with self._lock:
             now, ids = self.clock(), {executor.id for executor in alive}
             late = {id_ for id_, since in self._cold.items() if now - since >= PATIENCE}
-            if lost := len((self._warm | self._cold.keys()) - ids - self._given_back):
-                self._missing, self._awaited_until = self._missing + lost, now + AWAITED
+            gone = (self._warm | self._cold.keys()) - ids
+            dead = gone - self._given_back
+            self._gone, self._dead = self._gone | gone, self._dead | dead
+            if dead:
+                self._missing, self._awaited_until = self._missing + len(dead), now + AWAITED
             self._given_back &= ids
             self._warm = (self._warm | late) & ids
             self._cold = {i: at for i, at in self._cold.items() if i in ids and i not in late}
@@ -190,7 +199,7 @@ class Warming:
         for _ in range(3):
             if self._done(executor) > before:
                 return True
-            self.pause(PAUSE)
+            self.pause(COUNTED)
         return False
 
     def _watch(self) -> None:
@@ -199,7 +208,6 @@ class Warming:
             while not self._closed:
                 with self._lock:
                     known, now = self._warm | self._cold.keys(), self.clock()
-                    expected = frozenset(self._given_back)
                     stuck = [id_ for id_, at in self._running.items() if now - at >= LONGEST]
                     self._running.update(dict.fromkeys(stuck, now))
                 # Asked after what is known was read: else a new one could be taken for lost.
@@ -207,10 +215,13 @@ class Warming:
                 there = {executor.id for executor in alive}
                 if there != known:
                     self.look(alive)
-                if lost := known - there:
-                    self.lost(lost)
-                if died := lost - expected:
-                    self.died(died)
+                with self._lock:
+                    gone, self._gone = self._gone, set()
+                    dead, self._dead = self._dead, set()
+                if gone:
+                    self.lost(gone)
+                if dead:
+                    self.died(dead)
                 for id_ in stuck:
                     self.first.cancel(id_)
                 looks += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from functools import cache, partial
 from typing import Any
 
@@ -12,11 +12,11 @@ from pyspark.sql import DataFrame
 from rechannel.engine.program.physical import PhysicalPlan, SinkBufferFrame, SinkPlan
 from rechannel.engine.spark.cluster import SparkCluster, spark_cluster
 from rechannel.engine.spark.jobs import NoJobs
-from rechannel.engine.spark.losses import Losses
 from rechannel.engine.spark.placing import Placing
 from rechannel.engine.spark.private import Anchors, JobTags, PlanAnalysis, SharedExchange
 from rechannel.engine.spark.private_stages import planned_stages
 from rechannel.engine.spark.public import PersistedExchange
+from rechannel.engine.spark.resubmitting import Resubmitting
 from rechannel.engine.spark.runner import SparkRunner
 from rechannel.engine.spark.session.profiles import Profiles
 from rechannel.engine.spark.session.session import advise, is_connect
@@ -132,16 +132,22 @@ def _placing(spark: Any, cluster: SparkCluster, runner: SparkRunner) -> Placing 
             limits=limits,
             tag=runner.tag,
         )
-        runner.losses = Losses(JobTags(spark))
+        if not limits.dynamic:  # where Spark gives idle executors back by itself
+            runner.resubmitting = Resubmitting(JobTags(spark))
         made.warming = Warming(
             executors=made.alive,
             first=first,
             counts=cluster.counts,
             lost=made.let_go,
-            died=runner.losses.lost,
+            died=_nothing if runner.resubmitting is None else runner.resubmitting.lost,
             copies=speculative(spark),
         )
     return made
+
+
+def _nothing(executors: Set[str]) -> None:
+    """Leave it to Spark that executors have died."""
+    del executors
 
 
 def _cannot_tell(frame: DataFrame) -> bool:

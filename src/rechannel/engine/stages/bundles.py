@@ -1,12 +1,12 @@
 """Bundles: tasks of an operator that run in one task of Spark, one after the other, because they are short. Pure.
 
-A task that receives a few rows works for two or three milliseconds, and costs Spark some twenty. So short tasks become
+A task that receives a few rows works for two or three milliseconds, and costs Spark 10 to 20. So short tasks become
 as few bundles as run at once (`short_tasks`); each is still a task, with its bins, its files and its report.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -24,20 +24,27 @@ def bundles_of(tasks: int, number: int) -> Bundles:
 
 
 def placed_bundles(places: Mapping[int, str], number: Mapping[str, int]) -> Bundles:
-    """Return bundles of the tasks of each executor; none if they are too scattered.
+    """Return bundles of the tasks of each executor.
 
-    places: executor of each task. number: of the bundles of each executor.
+    places: executor of each task. number: of the bundles of each executor; of scattered tasks, there are more.
     """
     tasks_of: dict[str, list[int]] = {}
     for task in sorted(places):
         tasks_of.setdefault(places[task], []).append(task)
-    made = [
-        tuple(tasks[place] for place in bundle)
+    return tuple(
+        piece
         for executor, tasks in tasks_of.items()
         for bundle in bundles_of(len(tasks), number[executor])
-    ]
-    scattered = any(len(ranges_of(bundle)) > MOST_RANGES for bundle in made)
-    return () if scattered else tuple(made)
+        for piece in _cut([tasks[place] for place in bundle])
+    )
+
+
+def _cut(tasks: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield tasks in pieces of at most `MOST_RANGES` ranges of neighbours."""
+    ranges = ranges_of(tasks)
+    for start in range(0, len(ranges), MOST_RANGES):
+        piece = ranges[start : start + MOST_RANGES]
+        yield tuple(task for first, stop in piece for task in range(first, stop))
 
 
 def ranges_of(bundle: Iterable[int]) -> list[tuple[int, int]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Sequence, Set
 from typing import Any
 
@@ -106,6 +108,26 @@ def test_bundles_wait_for_no_executor_that_has_died() -> None:
     there.kill("1")
     made.look()
     assert made.bundles("a", FOUR, 1) == (((0, 1, 2, 3),), None)
+
+
+def test_an_executor_may_die_while_bundles_are_decided() -> None:
+    """The thread that watches executors waits, and lets go of it afterwards."""
+    there, anchors = cluster(1, 1), Recording()
+    made = placing(there, anchors)
+    threads = []
+    of = anchors.of
+
+    def dying(*given: Any) -> Any:
+        threads.append(threading.Thread(target=made.let_go, args=({"1"},)))
+        threads[-1].start()
+        time.sleep(0.01)
+        return of(*given)
+
+    anchors.of = dying  # type: ignore[method-assign]
+    bundles, held = made.bundles("a", FOUR, 1)
+    for thread in threads:
+        thread.join(60)
+    assert (bundles, held) == (((0, 2), (1, 3)), {0: "0"})
 
 
 def test_an_executor_dies_and_another_comes() -> None:

@@ -116,6 +116,19 @@ def test_an_executor_that_a_change_gives_back_has_not_died():
     assert world.died == [{"2"}]
 
 
+def test_an_executor_that_a_timestep_misses_first_is_reported_too():
+    world = World("0", "1")
+    world.look()
+    world.finish()
+
+    def go() -> None:
+        world.alive = executors("0")
+        world.look()
+
+    world.watch(go, lambda: None)
+    assert (world.lost, world.died) == ([{"1"}], [{"1"}])
+
+
 def test_an_executor_that_joins_is_cold_until_its_first_tasks_have_ended():
     world = World("0")
     world.look()

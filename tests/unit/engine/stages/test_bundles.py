@@ -36,11 +36,18 @@ def test_bundles_are_where_their_tasks_are():
     assert placed_bundles({}, {"a": 1}) == ()
 
 
-def test_scattered_tasks_are_not_bundled():
+@pytest.mark.parametrize(
+    ("tasks", "sizes"),
+    [
+        (2 * MOST_RANGES, [MOST_RANGES] * 2),
+        (2 * MOST_RANGES + 1, [MOST_RANGES, 1, MOST_RANGES]),
+        (6 * MOST_RANGES, [MOST_RANGES] * 6),
+    ],
+)
+def test_scattered_tasks_are_in_more_bundles(tasks, sizes):
     """Every range of a bundle takes the driver some time."""
-    for tasks, bundled in ((2 * MOST_RANGES, True), (2 * MOST_RANGES + 1, False)):
-        places = {task: "ab"[task % 2] for task in range(tasks)}
-        assert bool(placed_bundles(places, {"a": 1, "b": 1})) is bundled
+    places = {task: "ab"[task % 2] for task in range(tasks)}
+    assert [len(each) for each in placed_bundles(places, {"a": 1, "b": 1})] == sizes
 
 
 def test_layers_have_a_range_of_every_bundle():
@@ -60,17 +67,14 @@ def test_layers_have_a_range_of_every_bundle():
 def test_every_task_is_in_one_bundle_and_no_slot_has_two(at, slots):
     places = dict(enumerate(at))
     made = placed_bundles(places, slots)
-    if not made:
-        assert not at or any(
-            len(ranges_of(bundle)) > MOST_RANGES
-            for name in "abc"
-            for bundle in [[task for task, place in places.items() if place == name]]
-        )
-        return
     assert sorted(task for bundle in made for task in bundle) == list(places)
     assert all(len({places[task] for task in bundle}) == 1 for bundle in made)
     used = Counter(places[bundle[0]] for bundle in made)
-    assert all(used[name] == min(slots[name], at.count(name)) for name in used)
+    assert all(len(ranges_of(bundle)) <= MOST_RANGES for bundle in made)
+    assert all(
+        used[name] == min(slots[name], at.count(name)) or at.count(name) > MOST_RANGES
+        for name in used
+    )
     layers = layers_of(made)
     read = [task for layer in layers for first, stop in layer for task in range(first, stop)]
     assert sorted(read) == list(places)
