@@ -12,7 +12,7 @@ import pytest
 import rechannel as rc
 from rechannel import aggregates as agg
 from rechannel.engine.journal.entries import COLUMNS
-from rechannel.engine.spark import runner
+from rechannel.engine.spark import reporting
 from rechannel.telemetry.task_finished import TaskFinished
 from rechannel.telemetry.tasks_finished import TasksFinished
 from rechannel.testing import script
@@ -68,15 +68,15 @@ def test_an_operator_with_many_tasks_is_reported_in_columns(spark: Any, tmp_path
 
 def test_the_last_operator_too(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     folded = Counter[int]()
-    call = runner.SparkRunner._reports
+    call = reporting.Unit.run
 
-    def counted(self: Any, held: Any, stage: Any, rows: Any, exchange: Any) -> Any:
-        reports = call(self, held, stage, rows, exchange)
+    def counted(unit: Any, *given: Any) -> Any:
+        reports = call(unit, *given)
         folded[sum(report.tasks for report in reports)] += 1
         return reports
 
-    monkeypatch.setattr(runner, "MANY", 1)
-    monkeypatch.setattr(runner.SparkRunner, "_reports", counted)
+    monkeypatch.setattr(reporting, "MANY", 1)
+    monkeypatch.setattr(reporting.Unit, "run", counted)
     source = script("k BIGINT, v BIGINT")
     job = started(spark, source, tmp_path / "state", 2)
     source.push([{"k": v % 7, "v": v} for v in range(50)])

@@ -11,7 +11,7 @@ from pyspark import TaskContext
 
 from rechannel.engine.spark.calls import Shipped, identity, settle
 from rechannel.engine.spark.failures import translate
-from rechannel.engine.spark.runner import reports_of
+from rechannel.engine.spark.reporting import reports_of
 from rechannel.engine.spark.stages import ROWS, blobs_of
 from rechannel.kernels.protocol.program import StageProgram, StageStep
 from rechannel.kernels.tasks.load import Load, Scatter

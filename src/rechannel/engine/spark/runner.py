@@ -12,8 +12,8 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
-import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.resource import ResourceProfile
 from pyspark.sql import DataFrame, SparkSession
@@ -35,7 +35,6 @@ from rechannel.engine.reconfigure.cluster import Executor
 from rechannel.engine.spark.calls import (
     BLOCK,
     FILE,
-    FoldCall,
     FrameSourceCall,
     NativeSourceCall,
     Shipped,
@@ -45,6 +44,7 @@ from rechannel.engine.spark.failures import translate, translate_of_sink
 from rechannel.engine.spark.jobs import Jobs
 from rechannel.engine.spark.placing import Placing
 from rechannel.engine.spark.private import Anchor
+from rechannel.engine.spark.reporting import Unit
 from rechannel.engine.spark.resubmitting import Resubmitting
 from rechannel.engine.spark.session.gateway import gone
 from rechannel.engine.spark.stages import Call, Exchange, Rows, Stages
@@ -56,11 +56,7 @@ from rechannel.engine.stages.splits import assign
 from rechannel.errors import gone_error
 from rechannel.kernels.functions.paths import plain_path
 from rechannel.kernels.protocol.program import StageProgram, StageStep
-from rechannel.kernels.shuffle.receive import Inbox
-from rechannel.kernels.shuffle.wire import REPORT_TABLE, unpack
-from rechannel.kernels.tasks.report import TaskReport
-from rechannel.kernels.tasks.report_table import MANY, ReportTable
-from rechannel.kernels.tasks.unit_report import UnitReport, by_operator
+from rechannel.kernels.tasks.unit_report import UnitReport
 from rechannel.model.configuration import OperatorConfiguration, Resources
 from rechannel.sources.reader import SourceReader, Split, explained, only
 from rechannel.state.store import Store
@@ -177,12 +173,13 @@ class SparkRunner:
             rows = self._map(held, stage, inbox.rows, call)
             inputs.append(inbox.exchange)
         if not stage.consumers:
-            return self._reports(held, stage, rows, None, inputs)
+            return self._reports(held, stage, rows, inputs)
         if stage.reports_apart:
             last = partitions_of(stage, held.timestep.configuration)
             exchange = self.stages.exchange(rows, last + 1)
             held.exchanges[stage.name] = exchange
-            return self._reports(held, stage, exchange.read(last, last + 1), exchange, inputs)
+            reports = exchange.read(last, last + 1)
+            return self._reports(held, stage, reports, inputs, apart=True)
         if self._joins_others(stage) and self._profile(held, stage) is None:
             held.loose[stage.name] = rows
             self._submit_joint(held, stage)
@@ -199,31 +196,19 @@ class SparkRunner:
         held: _Open,
         stage: Stage,
         rows: Rows,
-        exchange: Exchange | None,
         inputs: Sequence[Exchange],
+        *,
+        apart: bool = False,
     ) -> Sequence[UnitReport]:
-        """Run the unit's job and return its reports.
-
-        exchange: which they come out of already; None = the tasks. inputs: what its tasks read.
-        """
-        if held.timestep.configuration.operators[stage.name].tasks < MANY:
-            place = -1 if exchange is None else -2
-            return by_operator(reports_of(self._collect(rows, inputs, place)))
-        if exchange is None:
-            # One task folds them all. The exchange has no other reader: the timestep's release frees it.
-            made = self.stages.exchange(rows, 1)
-            held.exchanges[f"reports of {stage.name}"] = made
-            rows = made.read(0, 1)
-        return folded_of(
-            self._collect(self.stages.call(rows, FoldCall(MANY), None), inputs, place=-2)
+        """Run the unit's job and return its reports. See `reporting.Unit`."""
+        unit = Unit(
+            tasks=held.timestep.configuration.operators[stage.name].tasks,
+            rows=rows,
+            inputs=inputs,
+            apart=apart,
+            keep=partial(held.exchanges.__setitem__, f"reports of {stage.name}"),
         )
-
-    def _collect(self, rows: Rows, inputs: Sequence[Exchange], place: int) -> list[bytes]:
-        """Run a job. place: of the stage that reads `inputs` among those of the job, -1 is the last one."""
-        # Spark keeps what became of the stages of a DataFrame that it plans as it goes.
-        if self.resubmitting is None or not inputs or isinstance(rows, DataFrame):
-            return self.stages.collect(rows)
-        return self.resubmitting.run(lambda: self.stages.collect(rows), inputs, place)
+        return unit.run(self.stages, self.resubmitting)
 
     def _map(self, held: _Open, stage: Stage, rows: Rows, call: Call) -> Rows:
         return self.stages.call(rows, call, self._profile(held, stage))
@@ -454,21 +439,3 @@ class SparkRunner:
 def _size_of(layout: Iterable[Split]) -> float:
     """Return the size of splits: rows, bytes or whatever their source counts, if only splits."""
     return sum(float(split.get("size", 1)) for split in layout)
-
-
-def reports_of(blobs: Iterable[bytes]) -> list[TaskReport]:
-    """Return the reports among blobs."""
-    bodies = Inbox.of(unpack(pa.py_buffer(blob)) for blob in blobs).reports
-    return [TaskReport.from_bytes(body) for body in bodies]
-
-
-def folded_of(blobs: Iterable[bytes]) -> list[UnitReport]:
-    """Return reports that were folded where there are many."""
-    few, made = list[TaskReport](), list[UnitReport]()
-    for blob in map(unpack, map(pa.py_buffer, blobs)):
-        body = blob.message.to_pybytes()
-        if blob.kind == REPORT_TABLE:
-            made.append(ReportTable.from_bytes(body))
-        else:
-            few.append(TaskReport.from_bytes(body))
-    return [*by_operator(few), *made]
