@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rechannel.engine.program.physical import PhysicalPlan
-from rechannel.engine.spark.runner import folded_of
+from rechannel.engine.spark.reporting import folded_of
 from rechannel.engine.stages.runner import Placed, Timestep
 from rechannel.kernels.protocol.program import StageProgram, StageStep, TaskState
 from rechannel.kernels.shuffle.wire import batch_of
