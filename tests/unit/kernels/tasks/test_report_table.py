@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from rechannel.engine.spark.runner import folded_of
+from rechannel.engine.spark.reporting import folded_of
 from rechannel.exporting.timestep_spans import OpenTimestep, committed_spans
 from rechannel.kernels.shuffle.wire import DATA, Blob, batch_of, pack
 from rechannel.kernels.tasks.report import (
