@@ -186,7 +186,8 @@ class Anchors:
     into one, without a copy and without a stage. It asks for the *host* of its parents' locations
     only; after the prefix of hosts that hold a block in HDFS's cache, all of `executor_<host>_<id>`
     passes for a host, and comes out as what it is. It takes the location that is named most often:
-    the anchor names each twice, and wins over the shuffle's.
+    a shuffle names up to five for each of its partitions that are read, and the anchor its own more
+    often than that.
     """
 
     _CACHED = "hdfs_cache_"

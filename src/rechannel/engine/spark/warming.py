@@ -37,7 +37,7 @@ LONGEST = 60.0
 AT_ONCE = 8
 """Executors that are warmed at the same time."""
 PAUSE = 0.05
-"""Seconds between two looks at which executors there are, each of which takes the driver half a millisecond."""
+"""Seconds between two looks at which executors there are."""
 LOOKS = 20
 """Looks between two at what became of their tasks."""
 COUNTED = 0.1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any
 
@@ -132,22 +132,18 @@ def _placing(spark: Any, cluster: SparkCluster, runner: SparkRunner) -> Placing 
             limits=limits,
             tag=runner.tag,
         )
-        if not limits.dynamic:  # where Spark gives idle executors back by itself
-            runner.resubmitting = Resubmitting(JobTags(spark))
-        made.warming = Warming(
+        warming = Warming(
             executors=made.alive,
             first=first,
             counts=cluster.counts,
             lost=made.let_go,
-            died=_nothing if runner.resubmitting is None else runner.resubmitting.lost,
             copies=speculative(spark),
         )
+        if not limits.dynamic:  # where Spark gives idle executors back by itself
+            runner.resubmitting = Resubmitting(JobTags(spark))
+            warming.died = runner.resubmitting.lost
+        made.warming = warming
     return made
-
-
-def _nothing(executors: Set[str]) -> None:
-    """Leave it to Spark that executors have died."""
-    del executors
 
 
 def _cannot_tell(frame: DataFrame) -> bool:

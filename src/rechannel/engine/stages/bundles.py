@@ -14,7 +14,7 @@ Bundles: TypeAlias = tuple[tuple[int, ...], ...]
 """Numbers of the tasks of each bundle, ascending."""
 
 MOST_RANGES = 8
-"""Ranges of neighbours in a bundle: each takes the driver about a millisecond."""
+"""Ranges of neighbours in a bundle: each takes the driver some calls to the JVM."""
 
 
 def bundles_of(tasks: int, number: int) -> Bundles:

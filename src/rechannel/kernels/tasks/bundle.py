@@ -41,7 +41,6 @@ class Bundle:
             }
             for partition, blob in addressed(measures.waiting(batches)):
                 filling[partition].add(blob)
-            for task, spool in zip(self.tasks, spools, strict=True):
+            for place, (task, spool) in enumerate(zip(self.tasks, spools, strict=True)):
                 inbox = filling.pop(self.first + task.task).inbox()
-                yield from task.handled(inbox, spool, measures)
-                measures = Measures()
+                yield from task.handled(inbox, spool, Measures() if place else measures)
